@@ -1,0 +1,51 @@
+# The libraries. Required ones stop the configuration with the command that installs them; optional ones are switched by
+# T9_CRYPTO and T9_EDIT and seen in the code as T9_HAVE_CRYPTO and T9_HAVE_EDIT.
+
+find_package(PkgConfig)
+if(NOT PKG_CONFIG_FOUND)
+    message(FATAL_ERROR "pkg-config not found: run tools/get-deps build")
+endif()
+
+# t9_need(PREFIX spec): the imported target PkgConfig::PREFIX, or a clear end.
+function(t9_need prefix spec)
+    pkg_check_modules(${prefix} IMPORTED_TARGET GLOBAL "${spec}")
+    if(NOT ${prefix}_FOUND)
+        message(FATAL_ERROR "library missing or too old: ${spec}. Run tools/get-deps ${ARGN}")
+    endif()
+endfunction()
+
+t9_need(MHD "libmicrohttpd>=0.9.75" build)
+t9_need(PCRE2 "libpcre2-8" build)
+t9_need(UTF8PROC "libutf8proc" build)
+t9_need(XXHASH "libxxhash" build)
+
+if(T9_CRYPTO)
+    t9_need(CRYPTO "libcrypto" "build, or configure with -DT9_CRYPTO=OFF")
+    add_compile_definitions(T9_HAVE_CRYPTO=1)
+endif()
+if(T9_EDIT)
+    t9_need(EDIT "libedit" "build, or configure with -DT9_EDIT=OFF")
+    add_compile_definitions(T9_HAVE_EDIT=1)
+endif()
+if(T9_TESTS)
+    t9_need(CMOCKA "cmocka" "test, or configure with -DT9_TESTS=OFF")
+endif()
+
+# yyjson: the system's package where there is one, else the pinned source that tools/get-deps fetched.
+find_package(yyjson QUIET)
+if(yyjson_FOUND)
+    add_library(t9_yyjson INTERFACE)
+    target_link_libraries(t9_yyjson INTERFACE yyjson::yyjson)
+else()
+    file(GLOB yyjson_sources "${T9_DEPS_DIR}/yyjson-*/yyjson.c" "${T9_DEPS_DIR}/yyjson-*/src/yyjson.c")
+    if(NOT yyjson_sources)
+        message(FATAL_ERROR "yyjson found neither as a package nor in ${T9_DEPS_DIR}: run tools/get-deps build")
+    endif()
+    list(SORT yyjson_sources)
+    list(GET yyjson_sources -1 yyjson_source)
+    get_filename_component(yyjson_dir "${yyjson_source}" DIRECTORY)
+    add_library(t9_yyjson STATIC "${yyjson_source}")
+    target_include_directories(t9_yyjson SYSTEM PUBLIC "${yyjson_dir}")
+    target_compile_options(t9_yyjson PRIVATE -w)
+    target_link_libraries(t9_yyjson PUBLIC m)
+endif()
