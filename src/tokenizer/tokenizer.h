@@ -1,0 +1,92 @@
+/*
+ * tokenizer/tokenizer.h - text to token ids and back, from the vocabulary in a GGUF file.
+ *
+ * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers gpt-2/default, smollm,
+ * qwen2/deepseek-r1-qwen and llama-bpe/llama3/llama-v3. Anything else is refused by name.
+ *
+ * A tokenizer is immutable after tokenizer_new, so any number of threads may use one at the same time.
+ * It keeps no pointer into the GGUF file. Malformed UTF-8 is legal input: each such byte counts as one
+ * symbol character. It does not render chat templates and does not know what a message is; it only
+ * honours the provenance that the caller gives for every span of text.
+ */
+#ifndef T9_TOKENIZER_TOKENIZER_H
+#define T9_TOKENIZER_TOKENIZER_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+#include "tokenizer/vocab.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct gguf;
+struct tokenizer;
+
+/* Growable list of ids that cannot be made without a maximum. Failure is sticky, as in struct buf;
+ * tokenizer_encode turns it into a status. */
+struct tok_ids {
+    int32_t *p;
+    size_t n, cap, max;
+    bool failed;
+};
+void tok_ids_init(struct tok_ids *ids, size_t max_tokens);
+void tok_ids_deinit(struct tok_ids *ids); /* accepts a zeroed list */
+void tok_ids_push(struct tok_ids *ids, int32_t id);
+
+/* A piece of text and where it came from. Text of a message that a user or a tool wrote has both
+ * false; an assistant's own past content parses user-defined tokens; template text and raw prompts
+ * parse both. */
+struct tok_span {
+    str text;
+    bool parse_control;      /* CONTROL (and UNKNOWN) tokens are recognised here */
+    bool parse_user_defined; /* USER_DEFINED tokens are recognised here */
+};
+
+/* Reads the tokenizer of `g`. CORRUPT (metadata contradicts itself or is over a limit), UNSUPPORTED
+ * (a kind or pre-tokenizer that is not known; the message lists those that are), NOMEM. */
+t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_err *err);
+void tokenizer_free(struct tokenizer *t); /* accepts NULL */
+
+/* Appends the ids of the spans, read as ONE text: a span boundary splits no word; it only limits where
+ * special tokens are recognised (a special token lies wholly in spans that allow it; leftmost, then
+ * longest wins). With add_bos (usually tokenizer_add_bos()), BOS goes first unless the text already
+ * begins with it or the vocabulary has none. TOO_LARGE when `out` reaches its maximum, NOMEM; `out` is
+ * then back at its former length. Linear in the text but for a log factor in long words. */
+t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
+                           bool add_bos, struct tok_ids *out, struct t9_err *err);
+
+const struct vocab *tokenizer_vocab(const struct tokenizer *t);
+/* Bytes of a token, as vocab_piece(). */
+str tokenizer_piece(const struct tokenizer *t, int32_t id);
+/* Id of the token whose bytes are exactly `text` (special tokens first), or -1. */
+int32_t tokenizer_find(const struct tokenizer *t, str text);
+/* Names from the file: "gpt2" and for example "qwen2". NUL-terminated, live as long as `t`. */
+const char *tokenizer_model_name(const struct tokenizer *t);
+const char *tokenizer_pre_name(const struct tokenizer *t);
+/* Ids named by the file, -1 when there is none. */
+int32_t tokenizer_bos(const struct tokenizer *t);
+int32_t tokenizer_eos(const struct tokenizer *t);
+/* Whether a prompt begins with BOS / ends with EOS by the file's flags, or by the kind's default. */
+bool tokenizer_add_bos(const struct tokenizer *t);
+bool tokenizer_add_eos(const struct tokenizer *t);
+bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
+
+/* Streaming detokenizer: text comes out only in whole UTF-8 characters, and what all pushes and the
+ * finish emit together equals the sanitised concatenation of the pieces, however tokens were grouped.
+ * A malformed part becomes one U+FFFD as soon as no further byte could complete it. By value, no
+ * allocation, one thread at a time; the vocabulary must outlive it. */
+struct detok {
+    const struct vocab *vocab;
+    unsigned char pending[4];
+    uint8_t n_pending;
+};
+void detok_init(struct detok *d, const struct vocab *v);
+/* CONTROL and UNKNOWN tokens add their text only with render_special; ids outside the vocabulary add
+ * nothing. Appends to `out` (check out->failed). */
+void detok_push(struct detok *d, int32_t id, struct buf *out, bool render_special);
+/* Ends the text: an unfinished character becomes U+FFFD. The detok is ready for another text. */
+void detok_finish(struct detok *d, struct buf *out);
+
+#endif
