@@ -1,0 +1,34 @@
+/*
+ * backend/kernels.h - private to backend/: the kernel table that ref, canon and cpu fill, and the
+ * task that a kernel gets.
+ *
+ * A kernel runs on every worker of a pool at once: worker `ith` of `nth` does its slice of rows or
+ * outputs, so that no output element is computed by two workers and none depends on nth. A kernel
+ * with two phases calls be_barrier between them. canon and ref kernels are written the same way and
+ * normally run with nth == 1.
+ */
+#ifndef T9_BACKEND_KERNELS_H
+#define T9_BACKEND_KERNELS_H
+
+#include "backend/op.h"
+
+struct be_task {
+    int ith, nth;
+    void *shared;       /* work buffer all workers see (int8 activations, attention partials) */
+    size_t shared_bytes;
+    void *local;        /* work buffer of this worker */
+    size_t local_bytes;
+    void *pool;         /* for be_barrier */
+};
+void be_barrier(struct be_task *t); /* returns at once when nth == 1 */
+
+typedef void (*be_kernel)(const struct op *op, struct be_task *t);
+struct be_kernels {
+    be_kernel fn[OP_COUNT];
+};
+
+/* Fill the whole table. The CPU backend starts from canon's and overrides per ISA. */
+void ref_kernels(struct be_kernels *k);
+void canon_kernels(struct be_kernels *k);
+
+#endif

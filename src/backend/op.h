@@ -1,0 +1,195 @@
+/*
+ * backend/op.h - the op list, the op record, and the typed builders that model code calls.
+ *
+ * A model's forward function calls builders (`op_rmsnorm(cx, ...)`); each fills one fixed-size
+ * record and hands it to the context's sink (decision D2). What the sink does (run, record, measure,
+ * compare) is not the model's affair. A builder never computes, allocates or fails loudly: the first
+ * failure sticks in cx->status and later builders do nothing.
+ *
+ * Host numbers in a record depend only on the model and the batch size. Positions, page tables and
+ * token ids live in buffers that a record points to. All matrices are row-major, the last dimension
+ * contiguous; one row is one token.
+ *
+ * If you add an op: add it to OP_LIST with its contract here, write ref/, canon/, then the CPU
+ * kernels, a row in the op tests, and a line in docs/ops.md.
+ */
+#ifndef T9_BACKEND_OP_H
+#define T9_BACKEND_OP_H
+
+#include "backend/kv_geom.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(NAME, name) */
+#define OP_LIST(X)                                                                                 \
+    X(EMBED_ROWS, embed_rows)                                                                      \
+    X(GATHER_ROWS, gather_rows)                                                                    \
+    X(RMSNORM, rmsnorm)                                                                            \
+    X(MATMUL, matmul)                                                                              \
+    X(ROPE_ANGLES, rope_angles)                                                                    \
+    X(QK_NORM_ROPE_STORE, qk_norm_rope_store)                                                      \
+    X(ATTN_PAGED, attn_paged)                                                                      \
+    X(ACT_MUL, act_mul)                                                                            \
+    X(ADD, add)
+
+typedef enum op_kind {
+#define X(NAME, name) OP_##NAME,
+    OP_LIST(X)
+#undef X
+        OP_COUNT
+} op_kind;
+
+const char *op_kind_name(op_kind k); /* "rmsnorm" */
+
+typedef enum view_dtype { VIEW_F32, VIEW_I32, VIEW_PTR, VIEW_BYTES } view_dtype;
+
+/* A row-major matrix in device memory. `stride` is in elements. p == NULL: absent. */
+struct view {
+    void *p;
+    int32_t rows, cols; /* [rows, cols] */
+    int32_t stride;
+    uint8_t dtype; /* view_dtype */
+    uint8_t dev;   /* device id; 0 until there is more than one */
+};
+
+typedef enum weight_layout {
+    WEIGHT_LAYOUT_VECTOR, /* f32[n_in], n_out == 1: norms, biases, factors */
+    WEIGHT_LAYOUT_GGUF,   /* rows as the file has them (ref, canon) */
+    WEIGHT_LAYOUT_PANEL,  /* the CPU backend's panels of 16 outputs */
+} weight_layout;
+
+/* A loaded weight: y[o] = sum_i W[o][i] x[i] (+ bias[o]). Immutable after load. */
+struct weight {
+    char name[64];
+    uint32_t dtype; /* gguf dtype of the values */
+    uint8_t layout; /* weight_layout */
+    int32_t n_in, n_out;
+    const void *data; /* backend memory */
+    size_t size_bytes;
+    const float *bias; /* f32[n_out] or NULL */
+};
+
+enum {
+    OP_DST_MAX = 3,
+    OP_SRC_MAX = 8,
+    OP_WEIGHT_MAX = 4,
+};
+
+/* Flags of struct op. */
+enum {
+    OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL: dst[0] += W x instead of dst[0] = W x */
+    OP_FLAG_ROPE_NEOX = 1 << 1,  /* pairs (i, i + n/2) instead of (2i, 2i + 1) */
+};
+
+typedef enum act_kind { ACT_SILU, ACT_GELU_TANH } act_kind;
+
+/*
+ * One op. Which fields a kind uses is said at its builder below. dst[] are written (ACCUMULATE also
+ * reads dst[0]); src[] and w[] are only read; QK_NORM_ROPE_STORE also writes KV pages (kv_write) and
+ * ATTN_PAGED reads them (kv_read): side effects are declared for the record and compare sinks.
+ */
+struct op {
+    uint8_t kind, n_dst, n_src, n_w;
+    uint8_t kv_read, kv_write;
+    uint16_t flags;
+    int16_t layer; /* for names in traces; -1 outside the layers */
+    struct view dst[OP_DST_MAX];
+    struct view src[OP_SRC_MAX];
+    const struct weight *w[OP_WEIGHT_MAX];
+    const struct kv_geom *kv;
+    int32_t i[8];
+    float f[4];
+};
+
+struct cx;
+typedef t9_status (*cx_submit)(struct cx *cx, const struct op *op);
+
+/*
+ * Scratch: a stack arena in device memory. `base == NULL` while measuring: offsets are counted, no
+ * memory is touched.
+ */
+struct scratch {
+    char *base;
+    size_t used, cap, peak;
+};
+
+/* The forward context. Engine thread only. */
+struct cx {
+    cx_submit submit;
+    void *sink;
+    struct scratch *scratch;
+    int16_t layer;
+    t9_status status;  /* sticky */
+    struct t9_err err; /* of the first failure */
+};
+
+/* f32 [rows, cols] from scratch, 64-byte aligned, stride == cols. */
+struct view cx_alloc(struct cx *cx, int32_t rows, int32_t cols);
+size_t cx_mark(const struct cx *cx);
+void cx_release(struct cx *cx, size_t mark);
+/* Views over memory that the caller keeps alive until the tape has run. */
+struct view view_f32(const float *p, int32_t rows, int32_t cols);
+struct view view_i32(const int32_t *p, int32_t rows, int32_t cols);
+
+/* dst[T, D] f32 = rows ids[T] of w (dequantised to f32). Where override (VIEW_PTR [T], may be
+ * absent) holds a non-NULL `const float *`, that row [D] is copied instead and the id is ignored.
+ *   dst0 = dst, src0 = ids, src1 = override, w0 */
+void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
+                   const struct weight *w);
+/* dst[R, D] = src[rows[r], :].   dst0, src0 = src, src1 = rows i32[R] */
+void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows);
+/* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps */
+void op_rmsnorm(struct cx *cx, struct view dst, struct view src, const struct weight *w, float eps);
+/* dst_k[T, n_out_k] = W_k x (+ bias_k) for k < n (1..3): several products share x [T, n_in], so that
+ * its int8 form is made once.   dst0..2, src0, w0..2 */
+void op_matmul(struct cx *cx, const struct view *dst, struct view src,
+               const struct weight *const *w, int n);
+/* dst[T, n_out] += W x (+ bias): the residual add of a block. */
+void op_matmul_add(struct cx *cx, struct view dst, struct view src, const struct weight *w);
+/* dst[T, n_rot] = cos in the first half, sin in the second, of angle_i = pos * inv_freq[i] in f32
+ * (times magnitude), i < n_rot / 2.
+ *   dst0, src0 = pos i32[T] (stride may be 3), src1 = inv_freq f32[n_rot/2], f0 = magnitude */
+void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
+                    float magnitude);
+
+struct op_rope_store {
+    struct view q;          /* [T, H * d], rotated in place (dst0) */
+    struct view k, v;       /* [T, Hk * d] (src0, src1) */
+    struct view angles;     /* [T, n_rot] from op_rope_angles (src2) */
+    struct view kv_idx;     /* i32[T]: index of the row in its sequence's KV (src3) */
+    struct view row_seq;    /* i32[T]: batch-local sequence (src4) */
+    struct view page_table; /* i32[S, stride] page ids (src5) */
+    struct view pool;       /* base of the page pool (src6) */
+    const struct weight *q_norm, *k_norm; /* f32[d] per-head RMS norm before RoPE, or NULL (w0, w1) */
+    const struct kv_geom *kv;
+    int32_t n_head, n_rot, kv_layer; /* i0, i1, i2 */
+    bool neox;
+    float eps;     /* f0 */
+};
+/* Per head: q, k = norm (when given) then rotate the first n_rot dims; k and v go to their page as
+ * kv->type. A row with kv_idx < 0 is padding and stores nothing. */
+void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a);
+
+struct op_attn {
+    struct view dst, q;     /* [T, H * d] (dst0, src0) */
+    struct view kv_idx;     /* i32[T] (src1): row attends to keys 0..kv_idx (or to span_end) */
+    struct view row_seq;    /* i32[T] (src2) */
+    struct view page_table; /* (src3) */
+    struct view pool;       /* (src4) */
+    struct view span_end;   /* i32[T] or absent (src5): last key index the row may see, >= kv_idx */
+    const struct kv_geom *kv;
+    int32_t n_head, kv_layer; /* i0, i1 */
+    int32_t window;           /* i2; 0 = none, else keys with kv_idx - j < window */
+    float scale;              /* f0 */
+};
+/* Softmax attention of each row over its sequence's pages; GQA head h reads KV head h / (H / Hk). */
+void op_attn_paged(struct cx *cx, const struct op_attn *a);
+/* dst[T, F] = act(gate) * up. dst may alias gate or up.   dst0, src0 = gate, src1 = up, i0 = act */
+void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act);
+/* dst = a + b, same shape. dst may alias either.   dst0, src0, src1 */
+void op_add(struct cx *cx, struct view dst, struct view a, struct view b);
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * engine/engine.h - the engine: one thread that owns scheduler, KV pages, backend and sampling
+ * (decisions D3, D4). Knows tokens only.
+ *
+ * There is no prefill phase and no decode phase: every sequence has tokens wanted and tokens
+ * computed; each step hands out a token budget, one row to every decoding sequence first, then
+ * chunks of prompts, first come first served.
+ */
+#ifndef T9_ENGINE_ENGINE_H
+#define T9_ENGINE_ENGINE_H
+
+#include "backend/be.h"
+#include "backend/kv_geom.h"
+#include "base/err.h"
+#include "engine/request.h"
+#include "engine/stats.h"
+#include "model/model.h"
+#include "tokenizer/vocab.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct engine;
+
+struct engine_params {
+    struct model *model;       /* all three outlive the engine */
+    struct be *be;
+    const struct vocab *vocab; /* end-of-generation tokens */
+    kv_type kv_type;
+    uint64_t kv_bytes;    /* page pool budget */
+    int32_t max_length;   /* tokens of one request, prompt and reply; 0: the model's own limit */
+    int32_t max_batch;    /* sequences running at once */
+    int32_t step_tokens;  /* rows of one step at most (prefill chunk + decode rows) */
+    int32_t queue_cap;    /* waiting requests; beyond it engine_submit answers BUSY */
+};
+
+void engine_params_init(struct engine_params *p); /* max_batch 16, step_tokens 256, queue_cap 256 */
+/* Allocates everything, runs one warm-up step, starts the thread. */
+t9_status engine_new(struct engine **out, const struct engine_params *p, struct t9_err *err);
+/* Cancels what runs, joins the thread, frees. Requests still submitted end with CANCELLED first. */
+void engine_free(struct engine *e);
+
+/* Any thread; never blocks. INVALID when prompt + 1 token exceed the limit (names prompt tokens, limit
+ * and the ways out) or can never fit the pool; BUSY when the queue is full. max_tokens is clamped by
+ * the caller with engine_max_tokens first. */
+t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err);
+/* Any thread: sets the flag and wakes the engine; the sequence stops within two steps. */
+void engine_cancel(struct engine *e, struct request *r);
+/* Largest max_tokens a prompt of n_prompt tokens can have; 0 when it does not fit. */
+int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt);
+/* Blocks until request_next would return something, the request ended, or timeout_ms passed (-1 =
+ * none). For callers without a notify function (command line, tests). */
+bool engine_wait(struct engine *e, struct request *r, const struct event_cursor *c, int timeout_ms);
+/* Stops admitting (BUSY), lets running requests end; true when all ended within timeout_ms. */
+bool engine_drain(struct engine *e, int timeout_ms);
+
+int32_t engine_max_length(const struct engine *e);
+/* Any thread, no lock shared with the step. */
+void engine_stats_read(const struct engine *e, struct engine_stats *out);
+
+/* ---- whole-prompt evaluation for `eval`, `perplexity` and tests: no scheduler, same forward ---- */
+struct eval_params {
+    struct model *model;
+    struct be *be;
+    kv_type kv_type;
+    int32_t chunk; /* tokens per forward; 0 = 256 */
+};
+/* Calls `row` with f32 logits [n_vocab] of position 0, 1, ... n - 1; a false return stops it. */
+t9_status eval_logits(const struct eval_params *p, const int32_t *tokens, int32_t n,
+                      bool (*row)(void *ctx, int32_t position, const float *logits), void *ctx,
+                      struct t9_err *err);
+
+#endif

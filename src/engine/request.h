@@ -1,0 +1,113 @@
+/*
+ * engine/request.h - THE internal request and event types (decisions D14, D15): tokens, sampling and
+ * limits; no JSON, no protocol name, no socket.
+ *
+ * Life: a caller allocates a request (request_new), fills the plain fields, submits it
+ * (engine_submit); from then on the engine owns the fields marked [engine] until the DONE or ERROR
+ * event was seen; then the caller frees it. The token log has one writer (the engine, release-store
+ * of the count) and any number of readers.
+ */
+#ifndef T9_ENGINE_REQUEST_H
+#define T9_ENGINE_REQUEST_H
+
+#include "base/err.h"
+#include "sample/sample.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum req_state {
+    REQ_STATE_WAITING, /* in the queue */
+    REQ_STATE_PREFIX,  /* another request is computing my prefix */
+    REQ_STATE_RESTORE, /* pages come back from disk */
+    REQ_STATE_MEDIA,   /* images are being encoded */
+    REQ_STATE_GRAMMAR, /* the grammar is being compiled */
+    REQ_STATE_RUNNING,
+    REQ_STATE_PREEMPTED,
+    REQ_STATE_DONE,
+} req_state;
+
+typedef enum finish_reason {
+    FINISH_REASON_NONE,
+    FINISH_REASON_STOP,      /* end-of-generation token (not in the log) */
+    FINISH_REASON_LENGTH,    /* max_tokens or the context limit */
+    FINISH_REASON_CANCELLED, /* cancel flag */
+    FINISH_REASON_ERROR,     /* see request_error */
+} finish_reason;
+
+/* Phase clocks (decision D16), monotonic ns, 0 = not reached. */
+struct req_clocks {
+    _Atomic uint64_t received, parsed, queued, admitted, restored, prefilled, first_token,
+        first_byte, last_token, last_byte;
+};
+
+struct request {
+    /* ---- set by the caller before submit, then constant ---- */
+    const int32_t *prompt; /* [n_prompt], owned by the caller */
+    int32_t n_prompt;
+    int32_t max_tokens; /* > 0: tokens to generate at most */
+    struct sample_params sampling;
+    uint32_t choice;  /* index among n choices of one protocol request */
+    bool ignore_eos;  /* end-of-generation tokens are ordinary tokens */
+    int32_t priority; /* higher first; 0 is normal */
+    /* Called by the engine thread when something new can be read. Must not block, allocate or take
+     * a lock: post `req` to a ring. May be NULL (then use engine_wait). */
+    void (*notify)(void *ctx, struct request *req);
+    void *notify_ctx;
+
+    /* ---- any thread may set ---- */
+    atomic_bool cancel; /* looked at in every step */
+
+    /* ---- written by the engine, readable by any thread ---- */
+    _Atomic int32_t state;      /* req_state */
+    _Atomic int32_t n_prefilled; /* prompt tokens computed or reused so far */
+    _Atomic int32_t n_cached;   /* prompt tokens taken from the cache */
+    _Atomic int32_t n_tokens;   /* tokens in the log; release-stored after the token */
+    _Atomic int32_t finish;     /* finish_reason; release-stored last: then all else is final */
+    struct req_clocks clocks;
+    int32_t *tokens;            /* the token log, [max_tokens] */
+    struct t9_err error;        /* valid once finish == FINISH_REASON_ERROR */
+
+    struct request *next;   /* [engine] queue link */
+    void *engine_private;   /* [engine] sequence slot */
+    atomic_bool notified;   /* a notification is pending: set by the engine, cleared by the reader */
+};
+
+/* Zeroed request with defaults, and a token log for max_tokens. NULL-safe free. The prompt is not
+ * owned. */
+t9_status request_new(struct request **out, int32_t max_tokens, struct t9_err *err);
+void request_free(struct request *r);
+
+typedef enum event_kind {
+    EVENT_NONE,     /* nothing new */
+    EVENT_ADMITTED, /* {n_prompt, n_cached, seed} */
+    EVENT_PROGRESS, /* {n_prefilled, n_prompt} */
+    EVENT_TOKENS,   /* tokens[from .. to) of the log */
+    EVENT_DONE,     /* reason */
+    EVENT_ERROR,    /* error */
+} event_kind;
+
+struct event {
+    event_kind kind;
+    int32_t n_prompt, n_cached, n_prefilled;
+    int32_t from, to;
+    uint64_t seed;
+    finish_reason reason;
+    struct t9_err error;
+};
+
+/* A reader's place in a request's events. Zero-initialise. */
+struct event_cursor {
+    bool admitted, ended;
+    int32_t n_prefilled, n_tokens;
+};
+/* Next event for this reader, never blocks. After DONE or ERROR always EVENT_NONE. Tokens come before
+ * DONE. Slow readers get several tokens in one event. */
+struct event request_next(struct request *r, struct event_cursor *c);
+
+const char *finish_reason_name(finish_reason r);
+const char *req_state_name(req_state s);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * kv/kv.h - the page pool (decision D5): address space reserved at start, memory taken page by page
+ * as tokens arrive. Engine thread only, except kv_pool_stats.
+ *
+ * A declared context costs nothing: the pool's bookkeeping is sized by its byte budget, not by any
+ * declared length. Freed pages are reused last-in first-out, so memory follows use.
+ */
+#ifndef T9_KV_KV_H
+#define T9_KV_KV_H
+
+#include "backend/be.h"
+#include "backend/kv_geom.h"
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct kv_pool;
+
+struct kv_pool_stats {
+    int32_t pages_total, pages_used, pages_peak;
+    uint64_t page_bytes;
+};
+
+/* As many pages as fit budget_bytes (at least one, else INVALID with the smallest useful budget). */
+t9_status kv_pool_new(struct kv_pool **out, struct be *be, const struct kv_geom *geom,
+                      uint64_t budget_bytes, struct t9_err *err);
+void kv_pool_free(struct kv_pool *p);
+void *kv_pool_base(const struct kv_pool *p);
+const struct kv_geom *kv_pool_geom(const struct kv_pool *p);
+/* A page id, or -1 when all are used. Its memory may hold an earlier owner's values: attention never
+ * reads beyond the tokens a sequence wrote. */
+int32_t kv_page_alloc(struct kv_pool *p);
+void kv_page_free(struct kv_pool *p, int32_t page);
+/* Gives the memory of unused pages back to the system; called when the engine is idle. */
+void kv_pool_trim(struct kv_pool *p);
+/* Any thread. */
+struct kv_pool_stats kv_pool_stats(const struct kv_pool *p);
+
+#endif

@@ -1,0 +1,56 @@
+/*
+ * model/model.h - loads a GGUF file's hyper-parameters and weights for a backend and runs forwards.
+ *
+ * Each architecture is one file in model/arch/ with three functions: read hyper-parameters, bind
+ * tensors, forward. A model is immutable after load; forwards are called by the engine thread.
+ */
+#ifndef T9_MODEL_MODEL_H
+#define T9_MODEL_MODEL_H
+
+#include "backend/be.h"
+#include "base/err.h"
+#include "gguf/gguf.h"
+#include "model/batch.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct model;
+
+struct model_info {
+    const char *arch;     /* "llama", "qwen2", "qwen3" */
+    str name;             /* general.name or empty */
+    int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
+    int32_t context_length; /* what the file declares */
+    uint64_t n_params;      /* elements of all tensors in the file */
+    uint64_t weight_bytes;  /* as loaded */
+};
+
+struct model_load_params {
+    /* Called from the loading thread with bytes done and in all; return false to cancel. May be NULL. */
+    bool (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes);
+    void *ctx;
+};
+
+/* `g` and `be` must outlive the model. Refused by name: unknown architecture (with the list of known
+ * ones), missing or mis-shaped tensors, tensors that no known key explains; known but unused tensors
+ * are listed in the log. */
+t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
+                     const struct model_load_params *params, struct t9_err *err);
+void model_free(struct model *m);
+const struct model_info *model_info(const struct model *m);
+/* Page geometry of this model's KV for a KV type. */
+t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
+                        struct t9_err *err);
+/* Submits the whole forward of `b` to the context's sink: logits (and hidden) of out_row. */
+t9_status model_forward(const struct model *m, struct cx *cx, const struct batch *b,
+                        struct t9_err *err);
+/* Scratch bytes and tape length that any batch up to max_rows rows and max_outputs outputs needs. */
+t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
+                        int32_t max_outputs, size_t *scratch_bytes, size_t *n_ops,
+                        struct t9_err *err);
+/* "llama, qwen2, qwen3" */
+const char *model_known_archs(void);
+
+#endif

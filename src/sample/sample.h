@@ -1,0 +1,44 @@
+/*
+ * sample/sample.h - from a row of logits to a token. Engine thread only; no allocation.
+ *
+ * Random numbers come from Philox4x32-10 (Salmon et al. 2011) keyed by (seed, choice) with the
+ * position as counter (decision D13): the n-th token of a request depends on nothing else. All sums
+ * run in a fixed order and every tie goes to the lower token id, so the same logits and seed give the
+ * same token on any machine and in any batch.
+ *
+ * Order: temperature, then min_p, top_k, top_p (each over what the one before left), then the draw.
+ */
+#ifndef T9_SAMPLE_SAMPLE_H
+#define T9_SAMPLE_SAMPLE_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sample_params {
+    float temperature; /* 0 = greedy (arg max); else > 0, up to 100 */
+    float top_p;       /* (0, 1]; 1 = off */
+    float min_p;       /* [0, 1]; 0 = off: keep tokens with p >= min_p * p_max */
+    int32_t top_k;     /* 0 = off */
+    uint64_t seed;
+};
+
+/* temperature 1, top_p 1, min_p 0, top_k 0, seed 0 */
+void sample_params_init(struct sample_params *p);
+/* INVALID naming the parameter and its range. */
+t9_status sample_params_check(const struct sample_params *p, struct t9_err *err);
+
+struct sampler; /* scratch for one vocabulary */
+t9_status sampler_new(struct sampler **out, int32_t n_vocab, struct t9_err *err);
+void sampler_free(struct sampler *s);
+/* Token for `logits` f32[n_vocab] at `position` (index of the sampled token in its sequence) of
+ * choice `choice`. Returns -1 when no logit is finite (NaN everywhere): the caller ends the request
+ * with an error. -inf logits are never picked; a NaN counts as -inf. */
+int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample_params *p,
+                     uint32_t choice, uint64_t position);
+
+/* Philox4x32-10, one block. Exposed for tests against the published vectors. */
+void philox4x32_10(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
+
+#endif
