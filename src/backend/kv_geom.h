@@ -14,7 +14,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { KV_PAGE_TOKENS = 32 };
+enum {
+    KV_PAGE_TOKENS = 32,
+    KV_HEAD_DIM_MAX = 512, /* kernels keep a head on the stack */
+};
 
 typedef enum kv_type { KV_TYPE_F16, KV_TYPE_F32 } kv_type;
 
