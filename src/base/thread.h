@@ -1,0 +1,24 @@
+/*
+ * base/thread.h - thin names over pthreads, so that creation, naming and signal masks are in one
+ * place. Threads made here block all signals: only the main thread handles them.
+ */
+#ifndef T9_BASE_THREAD_H
+#define T9_BASE_THREAD_H
+
+#include "base/err.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+struct thread {
+    pthread_t id;
+    bool started;
+};
+
+/* `name` (max 15 bytes) shows in ps -L. */
+t9_status thread_start(struct thread *t, const char *name, void (*fn)(void *), void *arg,
+                       struct t9_err *err);
+void thread_join(struct thread *t); /* no-op when not started */
+int thread_cpu_count(void);         /* CPUs this process may use, >= 1 */
+
+#endif
