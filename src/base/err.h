@@ -13,16 +13,16 @@
 /* X(name, http_status, openai_type): one table, protocols format from it. */
 #define T9_STATUS_LIST(X)                                                                          \
     X(OK, 200, "")                                                                                 \
-    X(AGAIN, 503, "server_error")               /* try again later; nothing was changed        */ \
-    X(BUSY, 503, "server_error")                /* a bounded queue or pool is full              */ \
-    X(INVALID, 400, "invalid_request_error")    /* the caller's argument or data is wrong       */ \
+    X(AGAIN, 503, "server_error")            /* try again later; nothing was changed        */     \
+    X(BUSY, 503, "server_error")             /* a bounded queue or pool is full              */    \
+    X(INVALID, 400, "invalid_request_error") /* the caller's argument or data is wrong       */    \
     X(UNSUPPORTED, 400, "invalid_request_error") /* well-formed, but not something we do        */ \
-    X(TOO_LARGE, 413, "invalid_request_error")  /* over a stated limit                          */ \
+    X(TOO_LARGE, 413, "invalid_request_error") /* over a stated limit                          */  \
     X(NOT_FOUND, 404, "invalid_request_error")                                                     \
     X(FORBIDDEN, 403, "invalid_request_error")                                                     \
     X(NOMEM, 500, "server_error")                                                                  \
-    X(IO, 500, "server_error")                  /* the OS refused or the file changed           */ \
-    X(CORRUPT, 500, "server_error")             /* a file or record is not what it claims       */ \
+    X(IO, 500, "server_error")      /* the OS refused or the file changed           */             \
+    X(CORRUPT, 500, "server_error") /* a file or record is not what it claims       */             \
     X(CANCELLED, 499, "server_error")                                                              \
     X(INTERNAL, 500, "server_error")
 
@@ -48,16 +48,17 @@ const char *t9_status_openai_type(t9_status s);
 /* Writes code and formatted message into `err` (NULL allowed) and returns `code`. */
 t9_status t9_fail(struct t9_err *err, t9_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* Puts "prefix: " before the message already in `err` (truncating at the end), returns err->code. */
+/* Puts "prefix: " before the message already in `err` (truncating at the end), returns err->code.
+ */
 t9_status t9_err_prefix(struct t9_err *err, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Programmer errors only: prints and aborts when T9_DEBUG is set, else nothing is evaluated. */
 #ifdef T9_DEBUG
 void t9_assert_failed(const char *expr, const char *file, int line) __attribute__((noreturn));
-#define T9_ASSERT(x) ((x) ? (void)0 : t9_assert_failed(#x, __FILE__, __LINE__))
+#    define T9_ASSERT(x) ((x) ? (void)0 : t9_assert_failed(#    x, __FILE__, __LINE__))
 #else
-#define T9_ASSERT(x) ((void)sizeof(x))
+#    define T9_ASSERT(x) ((void)sizeof(x))
 #endif
 
 #define T9_TRY(expr)                                                                               \

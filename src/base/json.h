@@ -18,8 +18,8 @@
 #include <yyjson.h>
 
 /* Parses one RFC 8259 value (no comments, no trailing bytes). Refuses more than max_bytes input,
- * nesting deeper than max_depth, and more than max_values values. The message names the byte offset.
- * Free with yyjson_doc_free. */
+ * nesting deeper than max_depth, and more than max_values values. The message names the byte
+ * offset. Free with yyjson_doc_free. */
 struct json_limits {
     size_t max_bytes;
     uint32_t max_depth;

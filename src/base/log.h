@@ -27,8 +27,8 @@ void log_write(log_level level, const char *module, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 #define LOG_ERROR(module, ...) log_write(LOG_LEVEL_ERROR, module, __VA_ARGS__)
-#define LOG_WARN(module, ...) log_write(LOG_LEVEL_WARN, module, __VA_ARGS__)
-#define LOG_INFO(module, ...) log_write(LOG_LEVEL_INFO, module, __VA_ARGS__)
+#define LOG_WARN(module, ...)  log_write(LOG_LEVEL_WARN, module, __VA_ARGS__)
+#define LOG_INFO(module, ...)  log_write(LOG_LEVEL_INFO, module, __VA_ARGS__)
 #define LOG_DEBUG(module, ...)                                                                     \
     do {                                                                                           \
         if (log_enabled(LOG_LEVEL_DEBUG))                                                          \

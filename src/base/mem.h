@@ -23,7 +23,8 @@ char *mem_strndup(const char *p, size_t n);
 
 /* Allocations made through this header by the calling thread since it started. */
 uint64_t mem_thread_alloc_count(void);
-/* The n-th following allocation of the calling thread fails (1 = the next one); 0 switches it off. */
+/* The n-th following allocation of the calling thread fails (1 = the next one); 0 switches it off.
+ */
 void mem_test_fail_nth(uint64_t n);
 
 #endif

@@ -34,8 +34,8 @@ size_t ring_count(const struct ring *r); /* approximate from other threads */
 struct jobq;
 t9_status jobq_new(struct jobq **out, size_t cap, struct t9_err *err);
 void jobq_free(struct jobq *q);
-bool jobq_push(struct jobq *q, void *item);  /* false when full or closed */
-void *jobq_pop(struct jobq *q);              /* blocks; NULL once closed and empty */
+bool jobq_push(struct jobq *q, void *item); /* false when full or closed */
+void *jobq_pop(struct jobq *q);             /* blocks; NULL once closed and empty */
 void jobq_close(struct jobq *q);
 
 #endif

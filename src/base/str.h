@@ -15,8 +15,8 @@ typedef struct str {
 } str;
 
 #define STR(literal) ((str){(literal), sizeof(literal) - 1})
-#define STR_FMT "%.*s"
-#define STR_ARG(s) (int)(s).n, (s).p
+#define STR_FMT      "%.*s"
+#define STR_ARG(s)   (int)(s).n, (s).p
 
 static inline str str_from(const char *z)
 {
@@ -38,7 +38,8 @@ static inline str str_slice(str s, size_t from, size_t to)
 int str_cmp(str a, str b);
 bool str_has_prefix(str s, str prefix);
 bool str_has_suffix(str s, str suffix);
-/* Offset of the first `needle` in `s` at or after `from`, or (size_t)-1. An empty needle is found. */
+/* Offset of the first `needle` in `s` at or after `from`, or (size_t)-1. An empty needle is found.
+ */
 size_t str_find(str s, str needle, size_t from);
 /* Without ASCII white space at both ends. */
 str str_trim(str s);
