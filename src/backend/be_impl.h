@@ -3,9 +3,9 @@
  *
  * be.c checks every op before it hands a tape to the implementation, and does what is the same for
  * all of them (address space, f32 vectors). `ref` and `canon` share one implementation
- * (backend/serial.c: weights as the file has them, kernels called one after the other on the calling
- * thread); `cpu` has its own (backend/cpu/cpu.c). An implementation puts `struct be` first in its own
- * struct.
+ * (backend/serial.c: weights as the file has them, kernels called one after the other on the
+ * calling thread); `cpu` has its own (backend/cpu/cpu.c). An implementation puts `struct be` first
+ * in its own struct.
  */
 #ifndef T9_BACKEND_BE_IMPL_H
 #define T9_BACKEND_BE_IMPL_H
@@ -51,8 +51,9 @@ void canon_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes,
 t9_status op_check(const struct op *op, struct t9_err *err);
 
 /* Helpers for implementations (be.c). */
-/* Fills name, dtype, n_in, n_out of *w from src and checks them (n_in a multiple of the type's block,
- * sizes positive and without overflow); *row_bytes is the size of one row in the file's layout. */
+/* Fills name, dtype, n_in, n_out of *w from src and checks them (n_in a multiple of the type's
+ * block, sizes positive and without overflow); *row_bytes is the size of one row in the file's
+ * layout. */
 t9_status be_weight_init(struct weight *w, const struct weight_src *src, size_t *row_bytes,
                          struct t9_err *err);
 

@@ -25,7 +25,8 @@ bool kv_geom_init(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_
     g->head_dim = head_dim;
     g->type = type;
     g->elt_bytes = type == KV_TYPE_F16 ? 2 : 4;
-    /* At most 2^12 heads * 2^9 dims * 2^5 tokens * 4 bytes * 2 * 2^12 layers = 2^41: no overflow. */
+    /* At most 2^12 heads * 2^9 dims * 2^5 tokens * 4 bytes * 2 * 2^12 layers = 2^41: no overflow.
+     */
     g->v_offset = (size_t)n_head_kv * (size_t)head_dim * KV_PAGE_TOKENS * g->elt_bytes;
     g->layer_bytes = 2 * g->v_offset;
     g->page_bytes = (g->layer_bytes * (size_t)n_layers + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;

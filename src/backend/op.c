@@ -1,0 +1,204 @@
+/*
+ * backend/op.c - the typed builders of op.h and the forward context's scratch stack.
+ *
+ * A builder fills a record, has it checked (op_check.c) and hands it to the sink. The first
+ * failure, of a check, of scratch or of the sink, stays in cx->status; every later builder returns
+ * at once, so a forward function needs one check at its end. Engine thread only.
+ */
+#include "backend/op.h"
+
+#include "backend/be_impl.h"
+
+enum { SCRATCH_ALIGN = 64 };
+
+const char *op_kind_name(op_kind k)
+{
+    static const char *const names[] = {
+#define X(NAME, name) [OP_##NAME] = #name,
+        OP_LIST(X)
+#undef X
+    };
+    return (unsigned)k < OP_COUNT ? names[k] : "?";
+}
+
+struct view view_f32(const float *p, int32_t rows, int32_t cols)
+{
+    return (struct view){(void *)(uintptr_t)p, rows, cols, cols, VIEW_F32, 0};
+}
+
+struct view view_i32(const int32_t *p, int32_t rows, int32_t cols)
+{
+    return (struct view){(void *)(uintptr_t)p, rows, cols, cols, VIEW_I32, 0};
+}
+
+struct view cx_alloc(struct cx *cx, int32_t rows, int32_t cols)
+{
+    struct view none = {0};
+    struct scratch *s = cx->scratch;
+    if (cx->status != T9_STATUS_OK)
+        return none;
+    if (rows < 1 || cols < 1) {
+        cx->status = t9_fail(&cx->err, T9_STATUS_INVALID, "scratch of [%d, %d] in layer %d", rows,
+                             cols, cx->layer);
+        return none;
+    }
+    size_t size_bytes = (size_t)rows * (size_t)cols * sizeof(float);
+    size_bytes = (size_bytes + SCRATCH_ALIGN - 1) / SCRATCH_ALIGN * SCRATCH_ALIGN;
+    size_t at = s->used;
+    if (s->base && size_bytes > s->cap - at) {
+        cx->status = t9_fail(&cx->err, T9_STATUS_INTERNAL,
+                             "scratch of %zu bytes is full: [%d, %d] in layer %d", s->cap, rows,
+                             cols, cx->layer);
+        return none;
+    }
+    s->used = at + size_bytes;
+    if (s->used > s->peak)
+        s->peak = s->used;
+    /* While measuring, the address only has to differ from NULL and from other allocations. */
+    void *p = s->base ? (void *)(s->base + at) : (void *)(uintptr_t)(SCRATCH_ALIGN + at);
+    return (struct view){p, rows, cols, cols, VIEW_F32, 0};
+}
+
+size_t cx_mark(const struct cx *cx)
+{
+    return cx->scratch->used;
+}
+
+void cx_release(struct cx *cx, size_t mark)
+{
+    cx->scratch->used = mark;
+}
+
+static void submit(struct cx *cx, struct op *op)
+{
+    if (cx->status != T9_STATUS_OK)
+        return;
+    op->layer = cx->layer;
+    cx->status = op_check(op, &cx->err);
+    if (cx->status == T9_STATUS_OK)
+        cx->status = cx->submit(cx, op);
+}
+
+void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
+                   const struct weight *w)
+{
+    struct op op = {.kind = OP_EMBED_ROWS, .n_dst = 1, .n_src = 2, .n_w = 1};
+    op.dst[0] = dst;
+    op.src[0] = ids;
+    op.src[1] = override;
+    op.w[0] = w;
+    submit(cx, &op);
+}
+
+void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows)
+{
+    struct op op = {.kind = OP_GATHER_ROWS, .n_dst = 1, .n_src = 2};
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.src[1] = rows;
+    submit(cx, &op);
+}
+
+void op_rmsnorm(struct cx *cx, struct view dst, struct view src, const struct weight *w, float eps)
+{
+    struct op op = {.kind = OP_RMSNORM, .n_dst = 1, .n_src = 1, .n_w = 1};
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.w[0] = w;
+    op.f[0] = eps;
+    submit(cx, &op);
+}
+
+void op_matmul(struct cx *cx, const struct view *dst, struct view src,
+               const struct weight *const *w, int n)
+{
+    struct op op = {.kind = OP_MATMUL, .n_src = 1};
+    int n_used = n > OP_DST_MAX ? OP_DST_MAX : n;
+    op.n_dst = op.n_w = n == n_used && n > 0 ? (uint8_t)n : 0; /* 0 fails the check */
+    for (int k = 0; k < n_used; k++) {
+        op.dst[k] = dst[k];
+        op.w[k] = w[k];
+    }
+    op.src[0] = src;
+    submit(cx, &op);
+}
+
+void op_matmul_add(struct cx *cx, struct view dst, struct view src, const struct weight *w)
+{
+    struct op op = {.kind = OP_MATMUL, .n_dst = 1, .n_src = 1, .n_w = 1};
+    op.flags = OP_FLAG_ACCUMULATE;
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.w[0] = w;
+    submit(cx, &op);
+}
+
+void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
+                    float magnitude)
+{
+    struct op op = {.kind = OP_ROPE_ANGLES, .n_dst = 1, .n_src = 2};
+    op.dst[0] = dst;
+    op.src[0] = pos;
+    op.src[1] = inv_freq;
+    op.f[0] = magnitude;
+    submit(cx, &op);
+}
+
+void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
+{
+    struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 7, .n_w = 2, .kv_write = 1};
+    op.flags = a->neox ? OP_FLAG_ROPE_NEOX : 0;
+    op.dst[0] = a->q;
+    op.src[0] = a->k;
+    op.src[1] = a->v;
+    op.src[2] = a->angles;
+    op.src[3] = a->kv_idx;
+    op.src[4] = a->row_seq;
+    op.src[5] = a->page_table;
+    op.src[6] = a->pool;
+    op.w[0] = a->q_norm;
+    op.w[1] = a->k_norm;
+    op.kv = a->kv;
+    op.i[0] = a->n_head;
+    op.i[1] = a->n_rot;
+    op.i[2] = a->kv_layer;
+    op.f[0] = a->eps;
+    submit(cx, &op);
+}
+
+void op_attn_paged(struct cx *cx, const struct op_attn *a)
+{
+    struct op op = {.kind = OP_ATTN_PAGED, .n_dst = 1, .n_src = 6, .kv_read = 1};
+    op.dst[0] = a->dst;
+    op.src[0] = a->q;
+    op.src[1] = a->kv_idx;
+    op.src[2] = a->row_seq;
+    op.src[3] = a->page_table;
+    op.src[4] = a->pool;
+    op.src[5] = a->span_end;
+    op.kv = a->kv;
+    op.i[0] = a->n_head;
+    op.i[1] = a->kv_layer;
+    op.i[2] = a->window;
+    op.f[0] = a->scale;
+    submit(cx, &op);
+}
+
+void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act)
+{
+    struct op op = {.kind = OP_ACT_MUL, .n_dst = 1, .n_src = 2};
+    op.dst[0] = dst;
+    op.src[0] = gate;
+    op.src[1] = up;
+    op.i[0] = (int32_t)act;
+    submit(cx, &op);
+}
+
+void op_add(struct cx *cx, struct view dst, struct view a, struct view b)
+{
+    struct op op = {.kind = OP_ADD, .n_dst = 1, .n_src = 2};
+    op.dst[0] = dst;
+    op.src[0] = a;
+    op.src[1] = b;
+    submit(cx, &op);
+}

@@ -1,0 +1,236 @@
+/*
+ * backend/sink_compare.c - the sink that runs each op on two backends and stops at the first op
+ * whose results differ.
+ *
+ * The other backend works on copies of what the op writes: its destinations, and for
+ * qk_norm_rope_store the pages that it touches, in a small pool of their own. It runs first,
+ * because destinations may alias sources; then the op runs in place on the first backend, and the
+ * two are compared. The forward goes on with the first backend's results, so an error does not
+ * travel.
+ *
+ * Allocates per op: a tool for tests and for looking at a model, not for serving. Engine thread
+ * only.
+ */
+#include "backend/be.h"
+#include "base/mem.h"
+#include "base/num.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The other backend's copies for one op. */
+struct copies {
+    float *dst[OP_DST_MAX];
+    char *pool;
+    int32_t *page_table; /* the op's page table with ids into `pool` */
+    int32_t *page_id;    /* [n_pages] id in the op's own pool */
+    int32_t n_pages;
+};
+
+static void copies_free(struct copies *c)
+{
+    for (int k = 0; k < OP_DST_MAX; k++)
+        mem_free(c->dst[k]);
+    mem_free(c->pool);
+    mem_free(c->page_table);
+    mem_free(c->page_id);
+}
+
+static float *row_of(const struct view *v, int32_t row)
+{
+    return (float *)v->p + (size_t)row * (size_t)v->stride;
+}
+
+static int32_t i32_of(const struct view *v, int32_t row)
+{
+    return ((const int32_t *)v->p)[(size_t)row * (size_t)v->stride];
+}
+
+static t9_status no_memory(struct t9_err *err)
+{
+    return t9_fail(err, T9_STATUS_NOMEM, "no memory to compare an op");
+}
+
+/* Destinations with the content they had before the op; sources that alias one move with it. */
+static t9_status copy_dst(struct op *op, struct copies *c, struct t9_err *err)
+{
+    for (int k = 0; k < op->n_dst; k++) {
+        struct view *dst = &op->dst[k];
+        void *own = dst->p;
+        size_t n = (size_t)dst->rows * (size_t)dst->stride;
+        c->dst[k] = mem_calloc(n, sizeof(float));
+        if (!c->dst[k])
+            return no_memory(err);
+        for (int32_t r = 0; r < dst->rows; r++)
+            memcpy(c->dst[k] + (size_t)r * (size_t)dst->stride, row_of(dst, r),
+                   (size_t)dst->cols * sizeof(float));
+        dst->p = c->dst[k];
+        for (int j = 0; j < op->n_src; j++) {
+            if (op->src[j].p == own)
+                op->src[j].p = c->dst[k];
+        }
+    }
+    return T9_STATUS_OK;
+}
+
+static int32_t page_find_or_add(struct copies *c, int32_t id)
+{
+    for (int32_t i = 0; i < c->n_pages; i++) {
+        if (c->page_id[i] == id)
+            return i;
+    }
+    c->page_id[c->n_pages] = id;
+    return c->n_pages++;
+}
+
+/* Copies of the pages that the op's rows fall into, and a page table that names them. */
+static t9_status copy_pages(struct op *op, struct copies *c, struct t9_err *err)
+{
+    struct view *table = &op->src[5], *pool = &op->src[6];
+    int32_t n_rows = op->dst[0].rows;
+    size_t n_table = (size_t)table->rows * (size_t)table->stride;
+    c->page_table = mem_calloc(n_table, sizeof(int32_t));
+    c->page_id = mem_calloc((size_t)n_rows, sizeof(int32_t));
+    if (!c->page_table || !c->page_id)
+        return no_memory(err);
+    for (int32_t r = 0; r < n_rows; r++) {
+        int32_t key = i32_of(&op->src[3], r);
+        if (key < 0)
+            continue;
+        size_t at =
+            (size_t)i32_of(&op->src[4], r) * (size_t)table->stride + (size_t)(key / KV_PAGE_TOKENS);
+        c->page_table[at] = page_find_or_add(c, ((const int32_t *)table->p)[at]);
+    }
+    c->pool = mem_alloc_aligned(64, (size_t)(c->n_pages + 1) * op->kv->page_bytes);
+    if (!c->pool)
+        return no_memory(err);
+    for (int32_t i = 0; i < c->n_pages; i++)
+        memcpy(c->pool + (size_t)i * op->kv->page_bytes,
+               (char *)pool->p + (size_t)c->page_id[i] * op->kv->page_bytes, op->kv->page_bytes);
+    table->p = c->page_table;
+    pool->p = c->pool;
+    return T9_STATUS_OK;
+}
+
+/* ||a - b|| / ||b|| over n values; with *col the place of the largest difference. A value that is
+ * not a number on one side only counts as infinitely wrong. */
+static float relative_error(const float *a, const float *b, int32_t n, int32_t *col)
+{
+    double diff = 0, norm = 0, worst = -1;
+    for (int32_t i = 0; i < n; i++) {
+        double d = isnan(a[i]) && isnan(b[i]) ? 0 : fabs((double)a[i] - (double)b[i]);
+        if (a[i] == b[i])
+            d = 0; /* equal infinities */
+        if (isnan(d))
+            d = INFINITY;
+        if (d > worst) {
+            worst = d;
+            *col = i;
+        }
+        diff += d * d;
+        norm += isfinite(b[i]) ? (double)b[i] * (double)b[i] : 0;
+    }
+    if (diff == 0)
+        return 0;
+    return norm == 0 ? INFINITY : (float)sqrt(diff / norm);
+}
+
+static t9_status compare_row(struct cx *cx, const struct op *op, const char *what, int32_t row,
+                             const float *a, const float *b, int32_t n)
+{
+    struct compare *c = cx->sink;
+    int32_t col = 0;
+    float e = relative_error(a, b, n, &col);
+    if (e > c->worst)
+        c->worst = e;
+    if (c->tolerance > 0 ? e <= c->tolerance : memcmp(a, b, (size_t)n * sizeof(float)) == 0)
+        return T9_STATUS_OK;
+    return t9_fail(&cx->err, T9_STATUS_INTERNAL,
+                   "layer %d, op %zu %s, %s, row %d, column %d: %s has %.9g, %s has %.9g (relative "
+                   "error %.3g)",
+                   op->layer, c->n_ops, op_kind_name((op_kind)op->kind), what, row, col,
+                   be_name(c->be), (double)a[col], be_name(c->other), (double)b[col], (double)e);
+}
+
+static void gather_kv(const struct kv_geom *g, const char *base, size_t first, size_t step,
+                      float *out)
+{
+    for (int32_t i = 0; i < g->head_dim; i++) {
+        size_t at = first + (size_t)i * step;
+        out[i] = g->type == KV_TYPE_F16
+                     ? num_f32_from_f16(((const uint16_t *)(const void *)base)[at])
+                     : ((const float *)(const void *)base)[at];
+    }
+}
+
+/* The stored key and value of every row and head. */
+static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op *other)
+{
+    const struct kv_geom *g = op->kv;
+    float a[KV_HEAD_DIM_MAX], b[KV_HEAD_DIM_MAX];
+    for (int32_t r = 0; r < op->dst[0].rows; r++) {
+        int32_t key = i32_of(&op->src[3], r);
+        if (key < 0)
+            continue;
+        size_t at = (size_t)i32_of(&op->src[4], r) * (size_t)op->src[5].stride +
+                    (size_t)(key / KV_PAGE_TOKENS);
+        int32_t page_a = ((const int32_t *)op->src[5].p)[at];
+        int32_t page_b = ((const int32_t *)other->src[5].p)[at];
+        size_t slot = (size_t)(key % KV_PAGE_TOKENS);
+        for (int32_t h = 0; h < g->n_head_kv; h++) {
+            gather_kv(g, kv_page_k(g, op->src[6].p, page_a, op->i[2], h), slot, KV_PAGE_TOKENS, a);
+            gather_kv(g, kv_page_k(g, other->src[6].p, page_b, op->i[2], h), slot, KV_PAGE_TOKENS,
+                      b);
+            T9_TRY(compare_row(cx, op, "stored key", r, a, b, g->head_dim));
+            slot *= (size_t)g->head_dim;
+            gather_kv(g, kv_page_v(g, op->src[6].p, page_a, op->i[2], h), slot, 1, a);
+            gather_kv(g, kv_page_v(g, other->src[6].p, page_b, op->i[2], h), slot, 1, b);
+            slot /= (size_t)g->head_dim;
+            T9_TRY(compare_row(cx, op, "stored value", r, a, b, g->head_dim));
+        }
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status compare_all(struct cx *cx, const struct op *op, const struct op *other)
+{
+    static const char *const names[OP_DST_MAX] = {"dst 0", "dst 1", "dst 2"};
+    for (int k = 0; k < op->n_dst; k++) {
+        for (int32_t r = 0; r < op->dst[k].rows; r++)
+            T9_TRY(compare_row(cx, op, names[k], r, row_of(&op->dst[k], r),
+                               row_of(&other->dst[k], r), op->dst[k].cols));
+    }
+    return op->kv_write ? compare_kv(cx, op, other) : T9_STATUS_OK;
+}
+
+static t9_status submit(struct cx *cx, const struct op *op)
+{
+    struct compare *c = cx->sink;
+    struct copies copies = {0};
+    struct op other = *op;
+    t9_status st = copy_dst(&other, &copies, &cx->err);
+    if (st == T9_STATUS_OK && op->kv_write)
+        st = copy_pages(&other, &copies, &cx->err);
+    if (st != T9_STATUS_OK)
+        goto done;
+    for (int k = 0; k < op->n_w; k++) {
+        if (op->w[k] && op->w[k]->layout != WEIGHT_LAYOUT_VECTOR)
+            other.w[k] = c->other_weight(c->ctx, op->w[k]);
+    }
+    st = be_run(c->other, &other, 1, &cx->err);
+    if (st == T9_STATUS_OK)
+        st = be_run(c->be, op, 1, &cx->err);
+    if (st == T9_STATUS_OK)
+        st = compare_all(cx, op, &other);
+    c->n_ops++;
+done:
+    copies_free(&copies);
+    return st;
+}
+
+void cx_init_compare(struct cx *cx, struct compare *c, struct scratch *scratch)
+{
+    c->n_ops = 0;
+    c->worst = 0;
+    *cx = (struct cx){.submit = submit, .sink = c, .scratch = scratch, .layer = -1};
+}
