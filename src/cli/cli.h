@@ -1,0 +1,137 @@
+/*
+ * cli/cli.h - private to cli/: the options, the commands and what they share.
+ *
+ * cli is the only place that knows argv, the environment, standard output and exit codes: 0 done,
+ * 1 failed (one message on standard error), 2 wrong usage.
+ */
+#ifndef T9_CLI_CLI_H
+#define T9_CLI_CLI_H
+
+#include "backend/be.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "engine/engine.h"
+#include "gguf/gguf.h"
+#include "model/model.h"
+#include "sample/sample.h"
+#include "template/template.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+
+typedef enum cli_command {
+    CLI_COMMAND_SERVE,
+    CLI_COMMAND_RUN,
+    CLI_COMMAND_INSPECT,
+    CLI_COMMAND_TOKENIZE,
+    CLI_COMMAND_DETOKENIZE,
+    CLI_COMMAND_RENDER,
+    CLI_COMMAND_EVAL,
+    CLI_COMMAND_BENCH,
+    CLI_COMMAND_COUNT,
+} cli_command;
+
+enum { CLI_LIST_MAX = 16 };
+struct cli_list {
+    int32_t v[CLI_LIST_MAX];
+    int n;
+};
+
+struct cli_options {
+    cli_command command;
+    bool help, version, json;
+
+    /* model and backend */
+    const char *gguf, *backend, *isa, *name;
+    int32_t threads;
+    kv_type kv_type;
+    bool kv_type_set;
+
+    /* serving */
+    const char *host;
+    int32_t port, max_length, max_batch, step_tokens, queue;
+    uint64_t kv_memory_bytes; /* 0: half of what is available after loading */
+    bool insecure, strict;
+
+    /* parsed now, refused by name until they land */
+    const char *mmproj, *image;
+    int32_t speculation_k;
+    bool deterministic;
+
+    /* generation */
+    struct sample_params sampling;
+    bool seed_set;
+    int32_t max_tokens;
+    const char *prompt, *system;
+
+    /* tools */
+    bool ids, pieces, special;
+    const char *template_path, *input, *tokens, *logits;
+    int64_t now_unix_s;
+    bool now_set;
+    int32_t chunk;
+
+    /* bench */
+    struct cli_list bench_prompt, bench_depth, bench_batch;
+    int32_t bench_decode, bench_repeat;
+
+    log_level log_level;
+    bool log_json;
+};
+
+/* Fills `o` from argv. Returns EXIT_DONE, or EXIT_USAGE after a message with the usage on stderr.
+ */
+int cli_options_parse(struct cli_options *o, int argc, char **argv);
+/* Help of the program or of one command. */
+void cli_help(const struct cli_options *o);
+const char *cli_command_name(cli_command c);
+
+/* Prints "tempo9: <message>" to standard error and returns EXIT_FAILED. */
+int cli_fail(const struct t9_err *err);
+/* Flushes standard output; EXIT_FAILED with a message when that failed (disk full, closed pipe). */
+int cli_finish_stdout(void);
+
+/* What a command that computes needs; open in order, close everything. */
+struct runtime {
+    struct gguf *gguf;
+    struct be *be;
+    struct model *model;
+    struct tokenizer *tokenizer;
+    struct jinja_template *chat_template; /* NULL when the file has none */
+    struct engine *engine;
+    uint64_t load_ns;
+};
+t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
+                                 struct t9_err *err);
+/* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
+t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, int32_t max_rows,
+                             struct t9_err *err);
+t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
+void runtime_close(struct runtime *rt);
+/* KV type to use: --kv-type, else f32 for ref and f16 for the others. */
+kv_type runtime_kv_type(const struct cli_options *o);
+
+/* Set by SIGINT and SIGTERM; counts. */
+int cli_interrupts(void);
+void cli_interrupts_clear(void);
+/* Installs the handlers (no SA_RESTART: a blocked read returns) and ignores SIGPIPE. */
+void cli_signals_init(void);
+
+/* Machine and build, for --version --json and every benchmark (decision D16). Writes the members
+ * "version", "build", "machine" of a JSON object without braces. */
+struct buf;
+void identity_write(struct buf *out, const struct runtime *rt);
+
+int cmd_serve(const struct cli_options *o);
+int cmd_run(const struct cli_options *o);
+int cmd_inspect(const struct cli_options *o);
+int cmd_tokenize(const struct cli_options *o);
+int cmd_detokenize(const struct cli_options *o);
+int cmd_render(const struct cli_options *o);
+int cmd_eval(const struct cli_options *o);
+int cmd_bench(const struct cli_options *o);
+
+#endif

@@ -1,0 +1,101 @@
+/*
+ * cli/main.c - entry point: options, signals, dispatch.
+ */
+#include "cli/cli.h"
+
+#include "base/buf.h"
+#include "t9_build.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static atomic_int interrupts;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    atomic_fetch_add(&interrupts, 1);
+}
+
+int cli_interrupts(void)
+{
+    return atomic_load(&interrupts);
+}
+
+void cli_interrupts_clear(void)
+{
+    atomic_store(&interrupts, 0);
+}
+
+void cli_signals_init(void)
+{
+    struct sigaction a = {.sa_handler = on_signal};
+    sigemptyset(&a.sa_mask);
+    sigaction(SIGINT, &a, NULL);
+    sigaction(SIGTERM, &a, NULL);
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+int cli_fail(const struct t9_err *err)
+{
+    fprintf(stderr, "tempo9: %s\n", err->msg[0] ? err->msg : t9_status_name(err->code));
+    return EXIT_FAILED;
+}
+
+int cli_finish_stdout(void)
+{
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return EXIT_DONE;
+    if (errno != EPIPE)
+        fprintf(stderr, "tempo9: standard output could not be written\n");
+    return EXIT_FAILED;
+}
+
+static int print_version(const struct cli_options *o)
+{
+    if (!o->json) {
+        printf("tempo9 %s (%s%s)\n", T9_VERSION, T9_BUILD_ID, T9_BUILD_DIRTY ? ", modified" : "");
+        return cli_finish_stdout();
+    }
+    struct buf b;
+    buf_init(&b, 1 << 16);
+    buf_puts(&b, "{");
+    identity_write(&b, NULL);
+    buf_puts(&b, "}\n");
+    fwrite(b.p, 1, b.n, stdout);
+    buf_deinit(&b);
+    return cli_finish_stdout();
+}
+
+int main(int argc, char **argv)
+{
+    static int (*const commands[CLI_COMMAND_COUNT])(const struct cli_options *) = {
+        [CLI_COMMAND_SERVE] = cmd_serve,
+        [CLI_COMMAND_RUN] = cmd_run,
+        [CLI_COMMAND_INSPECT] = cmd_inspect,
+        [CLI_COMMAND_TOKENIZE] = cmd_tokenize,
+        [CLI_COMMAND_DETOKENIZE] = cmd_detokenize,
+        [CLI_COMMAND_RENDER] = cmd_render,
+        [CLI_COMMAND_EVAL] = cmd_eval,
+        [CLI_COMMAND_BENCH] = cmd_bench,
+    };
+    struct cli_options o;
+    int rc = cli_options_parse(&o, argc, argv);
+    if (rc != EXIT_DONE)
+        return rc;
+    if (o.help) {
+        cli_help(&o);
+        return cli_finish_stdout();
+    }
+    if (o.version)
+        return print_version(&o);
+    struct log_config log = {o.log_level, o.log_json};
+    log_configure(&log);
+    cli_signals_init();
+    return commands[o.command](&o);
+}

@@ -1,0 +1,400 @@
+/*
+ * cli/options.c - one table makes the flags, their parsing and --help.
+ *
+ * Every value is checked where it is read: a number that does not parse, is out of range or has
+ * rest text is wrong usage (exit 2), never a default.
+ */
+#include "cli/cli.h"
+
+#include "base/num.h"
+
+#include <getopt.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#define C(cmd)   (1u << CLI_COMMAND_##cmd)
+#define C_ALL    ((1u << CLI_COMMAND_COUNT) - 1)
+#define C_MODEL  (C(SERVE) | C(RUN) | C(EVAL) | C(BENCH))
+#define C_GGUF   (C_MODEL | C(INSPECT) | C(TOKENIZE) | C(DETOKENIZE))
+#define C_ENGINE (C(SERVE) | C(RUN) | C(BENCH))
+
+typedef enum opt_kind {
+    OPT_FLAG,  /* bool */
+    OPT_TEXT,  /* const char * */
+    OPT_I32,   /* int32_t in [min, max] */
+    OPT_BYTES, /* uint64_t with K, M, G, T */
+    OPT_FLOAT, /* float in [min, max] */
+    OPT_SEED,  /* uint64_t and seed_set */
+    OPT_LIST,  /* struct cli_list of numbers in [min, max] */
+    OPT_KV,
+    OPT_LOG,
+    OPT_NOW,
+} opt_kind;
+
+struct opt {
+    const char *name;
+    char letter; /* 0: none */
+    opt_kind kind;
+    uint32_t commands;
+    size_t offset;
+    double min, max;
+    const char *arg, *help;
+};
+
+#define AT(field) offsetof(struct cli_options, field)
+static const struct opt OPTIONS[] = {
+    {"gguf", 'm', OPT_TEXT, C_GGUF, AT(gguf), 0, 0, "FILE",
+     "model to load; of a split model, any part"},
+    {"host", 0, OPT_TEXT, C(SERVE), AT(host), 0, 0, "ADDR", "address to listen on (127.0.0.1)"},
+    {"port", 0, OPT_I32, C(SERVE), AT(port), 0, 65535, "N",
+     "port to listen on (11435); 0 takes a free one"},
+    {"name", 0, OPT_TEXT, C(SERVE), AT(name), 0, 0, "NAME",
+     "model name that clients see (the file's own name)"},
+    {"max-length", 0, OPT_I32, C_ENGINE, AT(max_length), 1, INT32_MAX, "N",
+     "tokens of one request, prompt and reply (the model's limit)"},
+    {"max-batch", 0, OPT_I32, C_ENGINE, AT(max_batch), 1, 1024, "N",
+     "sequences that run at once (16)"},
+    {"step-tokens", 0, OPT_I32, C_ENGINE, AT(step_tokens), 1, 65536, "N",
+     "rows of one engine step at most (256)"},
+    {"queue", 0, OPT_I32, C(SERVE), AT(queue), 1, 65536, "N",
+     "requests that may wait before 503 is answered (256)"},
+    {"kv-memory", 0, OPT_BYTES, C_ENGINE, AT(kv_memory_bytes), 0, 0, "SIZE",
+     "memory for keys and values, such as 512M or 4G (half of what is free)"},
+    {"insecure", 0, OPT_FLAG, C(SERVE), AT(insecure), 0, 0, NULL,
+     "allow --host beyond loopback without a key"},
+    {"strict", 0, OPT_FLAG, C(SERVE), AT(strict), 0, 0, NULL,
+     "refuse unknown request fields instead of warning"},
+    {"backend", 0, OPT_TEXT, C_MODEL, AT(backend), 0, 0, "NAME",
+     "cpu (default), canon (scalar definition of its numbers) or ref (float32)"},
+    {"isa", 0, OPT_TEXT, C_MODEL, AT(isa), 0, 0, "NAME",
+     "instruction set of the cpu backend: avx512, avx2, scalar (the best there is)"},
+    {"threads", 't', OPT_I32, C_MODEL, AT(threads), 1, 1024, "N", "compute threads (all CPUs)"},
+    {"kv-type", 0, OPT_KV, C_MODEL, AT(kv_type), 0, 0, "TYPE",
+     "number format of keys and values: f16 or f32 (f16; f32 with --backend ref)"},
+    {"deterministic", 0, OPT_FLAG, C_MODEL, AT(deterministic), 0, 0, NULL,
+     "same bits in any batch; always so on the CPU"},
+    {"mmproj", 0, OPT_TEXT, C_MODEL, AT(mmproj), 0, 0, "FILE", "image encoder (not yet supported)"},
+    {"image", 0, OPT_TEXT, C(EVAL), AT(image), 0, 0, "FILE", "image (not yet supported)"},
+    {"speculation-k", 0, OPT_I32, C_ENGINE, AT(speculation_k), 0, 64, "N",
+     "tokens to draft ahead (0; more is not yet supported)"},
+    {"prompt", 'p', OPT_TEXT, C(RUN), AT(prompt), 0, 0, "TEXT",
+     "answer this one message and leave"},
+    {"system", 0, OPT_TEXT, C(RUN), AT(system), 0, 0, "TEXT", "system message"},
+    {"max-tokens", 'n', OPT_I32, C(RUN), AT(max_tokens), 1, INT32_MAX, "N",
+     "tokens of one answer (what the context allows)"},
+    {"temperature", 0, OPT_FLOAT, C(RUN), AT(sampling.temperature), 0, 100, "X",
+     "0 always takes the likeliest token (0.8)"},
+    {"top-k", 0, OPT_I32, C(RUN), AT(sampling.top_k), 0, INT32_MAX, "N", "0 is off (0)"},
+    {"top-p", 0, OPT_FLOAT, C(RUN), AT(sampling.top_p), 0, 1, "X", "1 is off (0.95)"},
+    {"min-p", 0, OPT_FLOAT, C(RUN), AT(sampling.min_p), 0, 1, "X", "0 is off (0.05)"},
+    {"seed", 0, OPT_SEED, C(RUN), AT(sampling.seed), 0, 0, "N", "random by default"},
+    {"ids", 0, OPT_FLAG, C(TOKENIZE), AT(ids), 0, 0, NULL, "print token ids (default)"},
+    {"pieces", 0, OPT_FLAG, C(TOKENIZE), AT(pieces), 0, 0, NULL,
+     "print the text of each token instead"},
+    {"special", 0, OPT_FLAG, C(TOKENIZE) | C(DETOKENIZE), AT(special), 0, 0, NULL,
+     "special tokens are read from the text (and BOS added) / written to it"},
+    {"template", 0, OPT_TEXT, C(RENDER), AT(template_path), 0, 0, "FILE", "Jinja template"},
+    {"input", 0, OPT_TEXT, C(RENDER), AT(input), 0, 0, "FILE",
+     "JSON object of keyword arguments; - is standard input"},
+    {"now", 0, OPT_NOW, C(RENDER), AT(now_unix_s), 0, 0, "TIME",
+     "what strftime_now() shows, as 2026-01-31T23:59:59 (the clock)"},
+    {"tokens", 0, OPT_TEXT, C(EVAL), AT(tokens), 0, 0, "FILE", "JSON array of token ids"},
+    {"logits", 0, OPT_TEXT, C(EVAL), AT(logits), 0, 0, "FILE",
+     "output: float32 little-endian [n_tokens, n_vocab]"},
+    {"chunk", 0, OPT_I32, C(EVAL), AT(chunk), 1, 65536, "N", "tokens in one forward (256)"},
+    {"prompt-tokens", 'p', OPT_LIST, C(BENCH), AT(bench_prompt), 0, 1 << 20, "N,..",
+     "prompt lengths to time (512)"},
+    {"decode-tokens", 'n', OPT_I32, C(BENCH), AT(bench_decode), 0, 1 << 20, "N",
+     "tokens to decode (128)"},
+    {"depth", 'd', OPT_LIST, C(BENCH), AT(bench_depth), 0, 1 << 20, "N,..",
+     "tokens already in the context when decoding (0)"},
+    {"batch", 'b', OPT_LIST, C(BENCH), AT(bench_batch), 1, 1024, "N,..",
+     "sequences that decode at once (1)"},
+    {"repeat", 'r', OPT_I32, C(BENCH), AT(bench_repeat), 1, 1000, "N", "runs of each cell (5)"},
+    {"json", 0, OPT_FLAG, C(INSPECT) | C(BENCH), AT(json), 0, 0, NULL, "machine-readable output"},
+    {"log-level", 0, OPT_LOG, C_ALL, AT(log_level), 0, 0, "LEVEL", "error, warn, info or debug"},
+    {"log-json", 0, OPT_FLAG, C_ALL, AT(log_json), 0, 0, NULL, "log as JSON lines"},
+    {"help", 'h', OPT_FLAG, C_ALL, AT(help), 0, 0, NULL, "this text"},
+    {"version", 'V', OPT_FLAG, C_ALL, AT(version), 0, 0, NULL,
+     "version; with --json the build and the machine as well"},
+};
+
+static const struct {
+    const char *name, *usage, *help;
+} COMMANDS[CLI_COMMAND_COUNT] = {
+    [CLI_COMMAND_SERVE] = {"serve", "[serve] --gguf FILE [options]",
+                           "Serve a model over HTTP (the default command)."},
+    [CLI_COMMAND_RUN] = {"run", "run --gguf FILE [-p TEXT] [options]",
+                         "Chat in the terminal. Ctrl-C stops the answer, Ctrl-D leaves."},
+    [CLI_COMMAND_INSPECT] = {"inspect", "inspect FILE [--json]",
+                             "Show metadata, tensors, sizes, chat template and quantisation mix."},
+    [CLI_COMMAND_TOKENIZE] = {"tokenize", "tokenize --gguf FILE [--pieces] [--special] < TEXT",
+                              "Text on standard input to a JSON array of token ids."},
+    [CLI_COMMAND_DETOKENIZE] = {"detokenize", "detokenize --gguf FILE [--special] < IDS.json",
+                                "JSON array of token ids on standard input to text."},
+    [CLI_COMMAND_RENDER] = {"render", "render --template T.jinja --input CASE.json",
+                            "Render one chat template, byte for byte."},
+    [CLI_COMMAND_EVAL] = {"eval", "eval --gguf FILE --tokens IDS.json --logits OUT.f32",
+                          "Logits of every position, with the kernels that serve."},
+    [CLI_COMMAND_BENCH] = {"bench", "bench --gguf FILE [-p N,..] [-n N] [-d N,..] [-b N,..]",
+                           "Time prompt reading and decoding; results are checked."},
+};
+
+const char *cli_command_name(cli_command c)
+{
+    return COMMANDS[c].name;
+}
+
+static void options_init(struct cli_options *o)
+{
+    memset(o, 0, sizeof *o);
+    o->host = "127.0.0.1";
+    o->port = 11435;
+    o->max_batch = 16;
+    o->step_tokens = 256;
+    o->queue = 256;
+    o->backend = "cpu";
+    o->log_level = LOG_LEVEL_INFO;
+    o->chunk = 256;
+    sample_params_init(&o->sampling);
+    o->sampling.temperature = 0.8f;
+    o->sampling.top_p = 0.95f;
+    o->sampling.min_p = 0.05f;
+    o->bench_prompt = (struct cli_list){{512}, 1};
+    o->bench_depth = (struct cli_list){{0}, 1};
+    o->bench_batch = (struct cli_list){{1}, 1};
+    o->bench_decode = 128;
+    o->bench_repeat = 5;
+}
+
+static int usage_error(const struct cli_options *o, const char *what, const char *value,
+                       const char *why)
+{
+    fprintf(stderr, "tempo9: %s%s%s: %s\nusage: tempo9 %s\nTry 'tempo9 %s --help'.\n", what,
+            value ? " " : "", value ? value : "", why, COMMANDS[o->command].usage,
+            COMMANDS[o->command].name);
+    return EXIT_USAGE;
+}
+
+static bool parse_i32(const char *text, double min, double max, int32_t *out)
+{
+    int64_t v;
+    if (!num_parse_i64(str_from(text), &v) || (double)v < min || (double)v > max)
+        return false;
+    *out = (int32_t)v;
+    return true;
+}
+
+static bool parse_list(const char *text, double min, double max, struct cli_list *out)
+{
+    out->n = 0;
+    str rest = str_from(text);
+    for (;;) {
+        size_t comma = str_find(rest, STR(","), 0);
+        str item = comma == (size_t)-1 ? rest : str_slice(rest, 0, comma);
+        int64_t v;
+        if (out->n == CLI_LIST_MAX || !num_parse_i64(item, &v) || (double)v < min ||
+            (double)v > max)
+            return false;
+        out->v[out->n++] = (int32_t)v;
+        if (comma == (size_t)-1)
+            return true;
+        rest = str_slice(rest, comma + 1, rest.n);
+    }
+}
+
+/* Days since 1970-01-01 of a proleptic Gregorian date (H. Hinnant, "chrono-compatible low-level
+ * date algorithms"). */
+static int64_t days_from_civil(int64_t y, int64_t m, int64_t d)
+{
+    y -= m <= 2;
+    int64_t era = (y >= 0 ? y : y - 399) / 400;
+    int64_t yoe = y - era * 400;
+    int64_t doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
+    int64_t doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
+    return era * 146097 + doe - 719468;
+}
+
+static bool parse_now(const char *text, int64_t *out)
+{
+    static const uint8_t from[6] = {0, 5, 8, 11, 14, 17}, len[6] = {4, 2, 2, 2, 2, 2};
+    static const int64_t max[6] = {9999, 12, 31, 23, 59, 60};
+    static const char separator[6] = {'-', '-', 'T', ':', ':', 0};
+    int64_t v[6];
+    if (strlen(text) != 19)
+        return false;
+    for (int i = 0; i < 6; i++) {
+        if (!num_parse_i64((str){text + from[i], len[i]}, &v[i]) || v[i] < 0 || v[i] > max[i])
+            return false;
+        if (separator[i] && text[from[i] + len[i]] != separator[i])
+            return false;
+    }
+    if (v[1] < 1 || v[2] < 1)
+        return false;
+    *out = days_from_civil(v[0], v[1], v[2]) * 86400 + v[3] * 3600 + v[4] * 60 + v[5];
+    return true;
+}
+
+static bool option_set(struct cli_options *o, const struct opt *opt, const char *value)
+{
+    char *field = (char *)o + opt->offset;
+    double d;
+    switch (opt->kind) {
+    case OPT_FLAG: *(bool *)(void *)field = true; return true;
+    case OPT_TEXT: *(const char **)(void *)field = value; return value[0] != 0;
+    case OPT_I32: return parse_i32(value, opt->min, opt->max, (int32_t *)(void *)field);
+    case OPT_BYTES: return num_parse_bytes(str_from(value), (uint64_t *)(void *)field);
+    case OPT_FLOAT:
+        if (!num_parse_f64(str_from(value), &d) || !(d >= opt->min && d <= opt->max))
+            return false;
+        *(float *)(void *)field = (float)d;
+        return true;
+    case OPT_SEED:
+        o->seed_set = true;
+        return num_parse_u64(str_from(value), (uint64_t *)(void *)field);
+    case OPT_LIST: return parse_list(value, opt->min, opt->max, (struct cli_list *)(void *)field);
+    case OPT_KV: o->kv_type_set = true; return kv_type_parse(value, &o->kv_type);
+    case OPT_LOG: return log_level_parse(value, &o->log_level);
+    case OPT_NOW: o->now_set = true; return parse_now(value, &o->now_unix_s);
+    }
+    return false;
+}
+
+static void range_text(const struct opt *opt, char *out, size_t cap)
+{
+    if (opt->kind == OPT_I32 || opt->kind == OPT_FLOAT || opt->kind == OPT_LIST)
+        snprintf(out, cap, "not a value from %.10g to %.10g", opt->min, opt->max);
+    else
+        snprintf(out, cap, "not a valid %s", opt->arg);
+}
+
+/* The sub-command is the first word, if it is one; "tempo9 --gguf M" and "tempo9 M.gguf" serve. */
+static int command_find(struct cli_options *o, int argc, char **argv)
+{
+    o->command = CLI_COMMAND_SERVE;
+    if (argc < 2 || argv[1][0] == '-')
+        return 1;
+    for (int i = 0; i < CLI_COMMAND_COUNT; i++)
+        if (strcmp(argv[1], COMMANDS[i].name) == 0) {
+            o->command = (cli_command)i;
+            return 2;
+        }
+    return str_has_suffix(str_from(argv[1]), STR(".gguf")) ? 1 : 0;
+}
+
+/* Loose words: the model of `inspect`, `serve` and `run`. */
+static int positional(struct cli_options *o, int n, char **words)
+{
+    bool takes_model = o->command == CLI_COMMAND_INSPECT || o->command == CLI_COMMAND_SERVE ||
+                       o->command == CLI_COMMAND_RUN || o->command == CLI_COMMAND_BENCH;
+    if (n > 0 && takes_model && !o->gguf) {
+        o->gguf = words[0];
+        n--, words++;
+    }
+    return n > 0 ? usage_error(o, "unexpected argument", words[0], "nothing takes it") : EXIT_DONE;
+}
+
+static int required(const struct cli_options *o)
+{
+    if (o->help || o->version)
+        return EXIT_DONE;
+    if (o->command == CLI_COMMAND_RENDER) {
+        if (!o->template_path || !o->input)
+            return usage_error(o, "--template and --input", NULL, "both are needed");
+    } else if (!o->gguf) {
+        return usage_error(o, "--gguf", NULL, "a model file is needed");
+    }
+    if (o->command == CLI_COMMAND_EVAL && (!o->tokens || !o->logits))
+        return usage_error(o, "--tokens and --logits", NULL, "both are needed");
+    if (o->mmproj || o->image)
+        return usage_error(o, o->mmproj ? "--mmproj" : "--image", NULL,
+                           "images are not supported yet");
+    if (o->speculation_k > 0)
+        return usage_error(o, "--speculation-k", NULL, "speculation is not supported yet; use 0");
+    if (!(o->sampling.top_p > 0))
+        return usage_error(o, "--top-p", NULL, "must be greater than 0");
+    return EXIT_DONE;
+}
+
+int cli_options_parse(struct cli_options *o, int argc, char **argv)
+{
+    options_init(o);
+    int first = command_find(o, argc, argv);
+    if (first == 0)
+        return usage_error(o, "unknown command", argv[1],
+                           "known: serve run inspect tokenize detokenize render eval bench");
+
+    struct option longs[T9_COUNT(OPTIONS) + 1];
+    char shorts[3 * T9_COUNT(OPTIONS) + 2] = ":";
+    size_t n_shorts = 1;
+    const struct opt *by_letter[128] = {0};
+    const struct opt *by_long[T9_COUNT(OPTIONS)];
+    int n_longs = 0;
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+        const struct opt *opt = &OPTIONS[i];
+        bool version_json = strcmp(opt->name, "json") == 0;
+        if (!(opt->commands & (1u << o->command)) && !version_json)
+            continue;
+        int has_arg = opt->kind == OPT_FLAG ? no_argument : required_argument;
+        by_long[n_longs] = opt;
+        longs[n_longs] = (struct option){opt->name, has_arg, NULL, 256 + n_longs};
+        n_longs++;
+        if (opt->letter) {
+            by_letter[(unsigned char)opt->letter] = opt;
+            shorts[n_shorts++] = opt->letter;
+            if (has_arg)
+                shorts[n_shorts++] = ':';
+        }
+    }
+    longs[n_longs] = (struct option){0};
+    shorts[n_shorts] = 0;
+
+    opterr = 0;
+    optind = first;
+    for (;;) {
+        int at = optind;
+        int c = getopt_long(argc, argv, shorts, longs, NULL);
+        if (c == -1)
+            break;
+        if (c == '?' || c == ':')
+            return usage_error(o, "option", argv[at < argc ? at : argc - 1],
+                               c == ':' ? "its value is missing"
+                                        : "unknown here, ambiguous, or takes no value");
+        const struct opt *opt = c >= 256 ? by_long[c - 256] : by_letter[c & 127];
+        if (!option_set(o, opt, optarg)) {
+            char why[96];
+            range_text(opt, why, sizeof why);
+            char what[40];
+            snprintf(what, sizeof what, "--%s", opt->name);
+            return usage_error(o, what, optarg, why);
+        }
+    }
+    int rc = positional(o, argc - optind, argv + optind);
+    return rc == EXIT_DONE ? required(o) : rc;
+}
+
+void cli_help(const struct cli_options *o)
+{
+    printf("usage: tempo9 %s\n\n%s\n\n", COMMANDS[o->command].usage, COMMANDS[o->command].help);
+    if (o->command == CLI_COMMAND_SERVE) {
+        printf("Commands (tempo9 COMMAND --help):\n");
+        for (int i = 0; i < CLI_COMMAND_COUNT; i++)
+            printf("  %-11s %s\n", COMMANDS[i].name, COMMANDS[i].help);
+        printf("\n");
+    }
+    printf("Options:\n");
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+        const struct opt *opt = &OPTIONS[i];
+        if (!(opt->commands & (1u << o->command)))
+            continue;
+        char left[48];
+        char letter[8] = "    ";
+        if (opt->letter)
+            snprintf(letter, sizeof letter, "-%c, ", opt->letter);
+        snprintf(left, sizeof left, "%s--%s %s", letter, opt->name, opt->arg ? opt->arg : "");
+        printf("  %-28s %s\n", left, opt->help);
+    }
+    if (o->command == CLI_COMMAND_SERVE)
+        printf("\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
+}
