@@ -1,0 +1,25 @@
+/* backend/canon/canon.c - canon's kernel table. */
+#include "backend/canon/canon.h"
+
+#include "backend/be_impl.h"
+
+void canon_kernels(struct be_kernels *k)
+{
+    k->fn[OP_EMBED_ROWS] = canon_embed_rows;
+    k->fn[OP_GATHER_ROWS] = canon_gather_rows;
+    k->fn[OP_RMSNORM] = canon_rmsnorm;
+    k->fn[OP_MATMUL] = canon_matmul;
+    k->fn[OP_ROPE_ANGLES] = canon_rope_angles;
+    k->fn[OP_QK_NORM_ROPE_STORE] = canon_qk_norm_rope_store;
+    k->fn[OP_ATTN_PAGED] = canon_attn_paged;
+    k->fn[OP_ACT_MUL] = canon_act_mul;
+    k->fn[OP_ADD] = canon_add;
+}
+
+void canon_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)
+{
+    (void)max_rows;
+    (void)max_cols;
+    *shared_bytes = 0;
+    *local_bytes = 0;
+}

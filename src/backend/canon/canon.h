@@ -1,0 +1,91 @@
+/*
+ * backend/canon/canon.h - private to backend/: the scalar definition of the integer path, `canon-1`
+ * (docs/numerics.md). The CPU kernels must equal these functions bit for bit.
+ *
+ * No kernel here needs a work buffer or a barrier. Each output element is computed by one worker,
+ * in one order, whatever nth is. Any thread.
+ */
+#ifndef T9_BACKEND_CANON_CANON_H
+#define T9_BACKEND_CANON_CANON_H
+
+#include "backend/kernels.h"
+
+#include <math.h>
+
+enum {
+    ACT_BLOCK = 32,    /* activations beside weights with blocks of 32 */
+    ACT_BLOCK_K = 256, /* activations beside K-quants */
+    CANON_LANES = 16,  /* virtual lanes of sums over a row */
+    ATTN_SPLIT = 512,  /* keys of one split, counted from position 0 */
+};
+
+/* A block of a row, quantised: x = d * q. A block with inf or NaN has d = NaN and q = 0. */
+struct act32 {
+    float d;
+    int32_t sum; /* of q */
+    int8_t q[ACT_BLOCK];
+};
+struct act256 {
+    float d;
+    int16_t sum16[16]; /* of each 16 values */
+    int16_t sum32[8];
+    int8_t q[ACT_BLOCK_K];
+};
+void canon_quant32(struct act32 *out, const float *x);
+void canon_quant256(struct act256 *out, const float *x);
+/* Scale and inverse scale of a block from the largest |x| as bits (without sign). */
+void canon_act_scale(uint32_t amax_bits, float *d, float *inv);
+
+/* Whether op_matmul and op_embed_rows have a path for weights of this gguf dtype. */
+bool canon_dtype_supported(uint32_t dtype);
+
+/* sum of x^2 over n values in 16 virtual lanes and the fixed tree, then 1/sqrt(mean + eps). */
+float canon_rms_inv(const float *x, int32_t n, float eps);
+void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps);
+
+void canon_embed_rows(const struct op *op, struct be_task *t);
+void canon_gather_rows(const struct op *op, struct be_task *t);
+void canon_rmsnorm(const struct op *op, struct be_task *t);
+void canon_matmul(const struct op *op, struct be_task *t);
+void canon_rope_angles(const struct op *op, struct be_task *t);
+void canon_qk_norm_rope_store(const struct op *op, struct be_task *t);
+void canon_attn_paged(const struct op *op, struct be_task *t);
+void canon_act_mul(const struct op *op, struct be_task *t);
+void canon_add(const struct op *op, struct be_task *t);
+
+/* ---- shared with the CPU kernels ---- */
+
+static inline float *view_row(const struct view *v, int32_t row)
+{
+    return (float *)v->p + (size_t)row * (size_t)v->stride;
+}
+static inline int32_t view_i32_at(const struct view *v, int32_t row)
+{
+    return ((const int32_t *)v->p)[(size_t)row * (size_t)v->stride];
+}
+/* Worker ith's contiguous part [*lo, *hi) of n things. */
+static inline void task_slice(const struct be_task *t, int64_t n, int64_t *lo, int64_t *hi)
+{
+    *lo = n * t->ith / t->nth;
+    *hi = n * (t->ith + 1) / t->nth;
+}
+
+/* The keys that a row may see: [first, end); empty for padding. */
+static inline void attn_range(const struct op *op, int32_t row, int32_t *first, int32_t *end)
+{
+    int32_t self = view_i32_at(&op->src[1], row), window = op->i[2];
+    *first = 0;
+    *end = 0;
+    if (self < 0)
+        return;
+    *end = (op->src[5].p ? view_i32_at(&op->src[5], row) : self) + 1;
+    if (window > 0 && self - window + 1 > 0)
+        *first = self - window + 1;
+}
+static inline int32_t kv_page_at(const struct view *page_table, int32_t seq, int32_t key)
+{
+    const int32_t *ids = page_table->p;
+    return ids[(size_t)seq * (size_t)page_table->stride + (size_t)(key / KV_PAGE_TOKENS)];
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* backend/canon/canon_rows.c - ops that work on each element or row alone: embed, gather, rmsnorm,
+ * act_mul, add. */
+#include "backend/canon/canon.h"
+
+#include "backend/det_math.h"
+#include "gguf/dtype.h"
+
+#include <string.h>
+
+void canon_embed_rows(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0], *given = &op->src[1];
+    const struct weight *w = op->w[0];
+    uint64_t row_bytes = dtype_row_bytes(w->dtype, (uint64_t)w->n_in);
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        float *out = view_row(dst, r);
+        const float *row =
+            given->p ? ((const float *const *)given->p)[(size_t)r * (size_t)given->stride] : NULL;
+        int32_t id = view_i32_at(&op->src[0], r);
+        if (row) {
+            memcpy(out, row, (size_t)dst->cols * sizeof(float));
+        } else if (id >= 0 && id < w->n_out) {
+            (void)dtype_dequantize_row(w->dtype, (const char *)w->data + (uint64_t)id * row_bytes,
+                                       out, (size_t)w->n_in, NULL);
+        } else { /* ids are checked before a batch is built; a slip must show, not read wild */
+            for (int32_t i = 0; i < dst->cols; i++)
+                out[i] = NAN;
+        }
+    }
+}
+
+void canon_gather_rows(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++)
+        memcpy(view_row(dst, r), view_row(&op->src[0], view_i32_at(&op->src[1], r)),
+               (size_t)dst->cols * sizeof(float));
+}
+
+float canon_rms_inv(const float *x, int32_t n, float eps)
+{
+    float lane[CANON_LANES] = {0};
+    for (int32_t i = 0; i < n; i++)
+        lane[i % CANON_LANES] = fmaf(x[i], x[i], lane[i % CANON_LANES]);
+    for (int half = CANON_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++)
+            lane[i] += lane[i + half];
+    }
+    return 1.0f / sqrtf(lane[0] / (float)n + eps);
+}
+
+void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps)
+{
+    float inv = canon_rms_inv(x, n, eps);
+    for (int32_t i = 0; i < n; i++)
+        dst[i] = (x[i] * inv) * w[i];
+}
+
+void canon_rmsnorm(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++)
+        canon_rmsnorm_row(view_row(dst, r), view_row(&op->src[0], r), op->w[0]->data, dst->cols,
+                          op->f[0]);
+}
+
+void canon_act_mul(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        const float *gate = view_row(&op->src[0], r), *up = view_row(&op->src[1], r);
+        float *out = view_row(dst, r);
+        for (int32_t i = 0; i < dst->cols; i++) {
+            float g = gate[i];
+            out[i] = (op->i[0] == ACT_SILU ? det_silu(g) : det_gelu_tanh(g)) * up[i];
+        }
+    }
+}
+
+void canon_add(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        const float *a = view_row(&op->src[0], r), *b = view_row(&op->src[1], r);
+        float *out = view_row(dst, r);
+        for (int32_t i = 0; i < dst->cols; i++)
+            out[i] = a[i] + b[i];
+    }
+}

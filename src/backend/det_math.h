@@ -1,0 +1,72 @@
+/*
+ * backend/det_math.h - exp, silu, gelu and sincos with the same bits on every machine.
+ *
+ * Only IEEE operations whose result is fixed are used: add, multiply, divide, fused multiply-add,
+ * round to nearest even. So the SIMD kernels repeat these functions lane by lane, with the
+ * constants below, and get equal bits; libm's functions differ between versions and CPUs. Within 2
+ * units in the last place of the exact value where docs/numerics.md says so. NaN in, NaN out. Any
+ * thread.
+ */
+#ifndef T9_BACKEND_DET_MATH_H
+#define T9_BACKEND_DET_MATH_H
+
+#include "base/num.h"
+
+#include <math.h>
+#include <stdint.h>
+
+/* exp: below MIN the result is 0, above MAX it is +inf (2^128 would not be a finite scale). */
+#define DET_EXP_MIN    (-87.0f)
+#define DET_EXP_MAX    88.375f
+#define DET_EXP_LOG2E  1.44269504f
+#define DET_EXP_LN2_HI 0.693145751953125f /* 16 bits: n * LN2_HI is exact */
+#define DET_EXP_LN2_LO 1.42860682e-06f
+/* exp(r) = 1 + r + r^2 * (C2 + C3 r + C4 r^2 + C5 r^3 + C6 r^4) for |r| <= ln2/2, interpolated at
+ * Chebyshev nodes; relative error 1e-8. */
+#define DET_EXP_C2 0.5f
+#define DET_EXP_C3 0.166665768f
+#define DET_EXP_C4 0.0416665544f
+#define DET_EXP_C5 0.00836320297f
+#define DET_EXP_C6 0.00139262135f
+
+/* gelu(x) = x / (1 + exp(-2u)), 2u = x * (A + B x^2): the tanh form without a tanh. */
+#define DET_GELU_A 1.59576912f   /* 2 sqrt(2/pi) */
+#define DET_GELU_B 0.0713548163f /* A * 0.044715 */
+
+static inline float det_exp(float x)
+{
+    if (x < DET_EXP_MIN)
+        return 0.0f;
+    if (x > DET_EXP_MAX)
+        return INFINITY;
+    if (x != x)
+        return x;
+    float n = rintf(x * DET_EXP_LOG2E);
+    float r = fmaf(n, -DET_EXP_LN2_HI, x);
+    r = fmaf(n, -DET_EXP_LN2_LO, r);
+    float p = fmaf(DET_EXP_C6, r, DET_EXP_C5);
+    p = fmaf(p, r, DET_EXP_C4);
+    p = fmaf(p, r, DET_EXP_C3);
+    p = fmaf(p, r, DET_EXP_C2);
+    p = fmaf(p, r * r, r);
+    p = p + 1.0f;
+    return p * num_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
+}
+
+static inline float det_silu(float x)
+{
+    return x / (1.0f + det_exp(-x));
+}
+
+static inline float det_gelu_tanh(float x)
+{
+    float two_u = x * fmaf(DET_GELU_B, x * x, DET_GELU_A);
+    return x / (1.0f + det_exp(-two_u));
+}
+
+/* Sine and cosine of `angle` (radians), computed in double and rounded to float: exact to half a
+ * unit in the last place for |angle| up to about 10^7, the same bits everywhere for all finite
+ * ones. */
+void det_sincos(float angle, float *sin_out, float *cos_out);
+
+#endif
