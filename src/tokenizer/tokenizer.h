@@ -1,13 +1,13 @@
 /*
  * tokenizer/tokenizer.h - text to token ids and back, from the vocabulary in a GGUF file.
  *
- * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers gpt-2/default, smollm,
- * qwen2/deepseek-r1-qwen and llama-bpe/llama3/llama-v3. Anything else is refused by name.
+ * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers gpt-2/default,
+ * smollm, qwen2/deepseek-r1-qwen and llama-bpe/llama3/llama-v3. Anything else is refused by name.
  *
- * A tokenizer is immutable after tokenizer_new, so any number of threads may use one at the same time.
- * It keeps no pointer into the GGUF file. Malformed UTF-8 is legal input: each such byte counts as one
- * symbol character. It does not render chat templates and does not know what a message is; it only
- * honours the provenance that the caller gives for every span of text.
+ * A tokenizer is immutable after tokenizer_new, so any number of threads may use one at the same
+ * time. It keeps no pointer into the GGUF file. Malformed UTF-8 is legal input: each such byte
+ * counts as one symbol character. It does not render chat templates and does not know what a
+ * message is; it only honours the provenance that the caller gives for every span of text.
  */
 #ifndef T9_TOKENIZER_TOKENIZER_H
 #define T9_TOKENIZER_TOKENIZER_H
@@ -49,11 +49,12 @@ struct tok_span {
 t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_err *err);
 void tokenizer_free(struct tokenizer *t); /* accepts NULL */
 
-/* Appends the ids of the spans, read as ONE text: a span boundary splits no word; it only limits where
- * special tokens are recognised (a special token lies wholly in spans that allow it; leftmost, then
- * longest wins). With add_bos (usually tokenizer_add_bos()), BOS goes first unless the text already
- * begins with it or the vocabulary has none. TOO_LARGE when `out` reaches its maximum, NOMEM; `out` is
- * then back at its former length. Linear in the text but for a log factor in long words. */
+/* Appends the ids of the spans, read as ONE text: a span boundary splits no word; it only limits
+ * where special tokens are recognised (a special token lies wholly in spans that allow it;
+ * leftmost, then longest wins). With add_bos (usually tokenizer_add_bos()), BOS goes first unless
+ * the text already begins with it or the vocabulary has none. TOO_LARGE when `out` reaches its
+ * maximum, NOMEM; `out` is then back at its former length. Linear in the text but for a log factor
+ * in long words. */
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err);
 
@@ -68,23 +69,24 @@ const char *tokenizer_pre_name(const struct tokenizer *t);
 /* Ids named by the file, -1 when there is none. */
 int32_t tokenizer_bos(const struct tokenizer *t);
 int32_t tokenizer_eos(const struct tokenizer *t);
-/* Whether a prompt begins with BOS / ends with EOS by the file's flags, or by the kind's default. */
+/* Whether a prompt begins with BOS / ends with EOS by the file's flags, or by the kind's default.
+ */
 bool tokenizer_add_bos(const struct tokenizer *t);
 bool tokenizer_add_eos(const struct tokenizer *t);
 bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 
 /* Streaming detokenizer: text comes out only in whole UTF-8 characters, and what all pushes and the
- * finish emit together equals the sanitised concatenation of the pieces, however tokens were grouped.
- * A malformed part becomes one U+FFFD as soon as no further byte could complete it. By value, no
- * allocation, one thread at a time; the vocabulary must outlive it. */
+ * finish emit together equals the sanitised concatenation of the pieces, however tokens were
+ * grouped. A malformed part becomes one U+FFFD as soon as no further byte could complete it. By
+ * value, no allocation, one thread at a time; the vocabulary must outlive it. */
 struct detok {
     const struct vocab *vocab;
     unsigned char pending[4];
     uint8_t n_pending;
 };
 void detok_init(struct detok *d, const struct vocab *v);
-/* CONTROL and UNKNOWN tokens add their text only with render_special; ids outside the vocabulary add
- * nothing. Appends to `out` (check out->failed). */
+/* CONTROL and UNKNOWN tokens add their text only with render_special; ids outside the vocabulary
+ * add nothing. Appends to `out` (check out->failed). */
 void detok_push(struct detok *d, int32_t id, struct buf *out, bool render_special);
 /* Ends the text: an unfinished character becomes U+FFFD. The detok is ready for another text. */
 void detok_finish(struct detok *d, struct buf *out);

@@ -2,8 +2,8 @@
  * tokenizer/vocab.h - the read-only view of a vocabulary that sampling, grammar and the engine may
  * see: how many tokens there are, their bytes, their kind, and which of them end a turn.
  *
- * It owns nothing: a `struct vocab` lives inside a `struct tokenizer` (or a test's own arrays) and is
- * immutable, so any thread may read it. Token ids are int32_t everywhere, -1 means "none".
+ * It owns nothing: a `struct vocab` lives inside a `struct tokenizer` (or a test's own arrays) and
+ * is immutable, so any thread may read it. Token ids are int32_t everywhere, -1 means "none".
  */
 #ifndef T9_TOKENIZER_VOCAB_H
 #define T9_TOKENIZER_VOCAB_H
@@ -46,8 +46,8 @@ static inline bool vocab_has(const struct vocab *v, int32_t id)
 {
     return id >= 0 && (uint32_t)id < v->n_tokens;
 }
-/* Bytes the token stands for (may be part of a UTF-8 character); for special tokens their text. Empty
- * for an id outside the vocabulary: a model's output matrix may be padded to more rows. */
+/* Bytes the token stands for (may be part of a UTF-8 character); for special tokens their text.
+ * Empty for an id outside the vocabulary: a model's output matrix may be padded to more rows. */
 static inline str vocab_piece(const struct vocab *v, int32_t id)
 {
     if (!vocab_has(v, id))
@@ -63,8 +63,8 @@ static inline bool vocab_is_eog(const struct vocab *v, int32_t id)
 {
     return vocab_has(v, id) && (v->flags[id] & VOCAB_FLAG_EOG);
 }
-/* A CONTROL token such as a channel or tool-call marker that is dropped from plain text but that the
- * parser of the model's output has to see. */
+/* A CONTROL token such as a channel or tool-call marker that is dropped from plain text but that
+ * the parser of the model's output has to see. */
 static inline bool vocab_is_parser_token(const struct vocab *v, int32_t id)
 {
     return vocab_has(v, id) && (v->flags[id] & VOCAB_FLAG_PARSER);

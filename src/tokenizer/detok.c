@@ -1,0 +1,53 @@
+/*
+ * tokenizer/detok.c - streaming detokenizer: holds back the start of an unfinished UTF-8 character
+ * and replaces malformed bytes, with the same result for any grouping of the bytes. By value, one
+ * thread.
+ */
+#include "tokenizer/tokenizer.h"
+
+#include "base/utf8.h"
+
+#include <string.h>
+
+void detok_init(struct detok *d, const struct vocab *v)
+{
+    *d = (struct detok){.vocab = v};
+}
+
+/* Appends bytes through the decoder. What stays pending is always the proper start of a well-formed
+ * character, so sanitising all but the incomplete tail equals sanitising the whole text. */
+static void feed(struct detok *d, str s, struct buf *out)
+{
+    /* A pending start is completed byte by byte; the bulk of the piece goes through in one call. */
+    while (d->n_pending && s.n) {
+        char all[5];
+        memcpy(all, d->pending, d->n_pending);
+        all[d->n_pending] = *s.p;
+        str joined = {all, d->n_pending + 1U};
+        size_t tail = utf8_incomplete_tail(joined);
+        utf8_sanitize(out, str_slice(joined, 0, joined.n - tail));
+        memcpy(d->pending, all + joined.n - tail, tail);
+        d->n_pending = (uint8_t)tail;
+        s = str_slice(s, 1, s.n);
+    }
+    if (!s.n)
+        return;
+    size_t tail = utf8_incomplete_tail(s);
+    utf8_sanitize(out, str_slice(s, 0, s.n - tail));
+    memcpy(d->pending, s.p + s.n - tail, tail);
+    d->n_pending = (uint8_t)tail;
+}
+
+void detok_push(struct detok *d, int32_t id, struct buf *out, bool render_special)
+{
+    tok_type type = vocab_type(d->vocab, id);
+    if ((type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN) && !render_special)
+        return;
+    feed(d, vocab_piece(d->vocab, id), out);
+}
+
+void detok_finish(struct detok *d, struct buf *out)
+{
+    utf8_sanitize(out, (str){(const char *)d->pending, d->n_pending});
+    d->n_pending = 0;
+}

@@ -1,0 +1,157 @@
+/*
+ * tokenizer/encode.c - spans of text to ids: special tokens out first, the rest normalised where
+ * the vocabulary asks for it, split into words, merged. Also the list of ids. Any thread; what a
+ * call needs while it runs is its own.
+ */
+#include "tokenizer/parts.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+void tok_ids_init(struct tok_ids *ids, size_t max_tokens)
+{
+    *ids = (struct tok_ids){.max = max_tokens};
+}
+
+void tok_ids_deinit(struct tok_ids *ids)
+{
+    mem_free(ids->p);
+    *ids = (struct tok_ids){0};
+}
+
+void tok_ids_push(struct tok_ids *ids, int32_t id)
+{
+    if (ids->n == ids->cap) {
+        size_t cap = ids->cap ? ids->cap * 2 : 64;
+        cap = cap < ids->max ? cap : ids->max;
+        int32_t *p = ids->n < cap && !ids->failed ? mem_realloc(ids->p, cap, sizeof(*p)) : NULL;
+        if (!p) {
+            ids->failed = true;
+            return;
+        }
+        ids->p = p;
+        ids->cap = cap;
+    }
+    ids->p[ids->n++] = id;
+}
+
+/* One call's working set. */
+struct encoding {
+    const struct tokenizer *t;
+    struct buf joined;     /* the spans as one text, when there are several */
+    struct buf normalised; /* NFC of one stretch */
+    struct special_matches special;
+    struct bpe_scratch scratch;
+    struct tok_ids *out;
+    struct t9_err *err;
+};
+
+static t9_status out_failed(const struct encoding *e)
+{
+    if (e->out->n >= e->out->max)
+        return t9_fail(e->err, T9_STATUS_TOO_LARGE, "the text has more than %zu tokens",
+                       e->out->max);
+    return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory after %zu tokens", e->out->n);
+}
+
+/* Encodes text between special tokens. Normalisation happens here, after special tokens were taken
+ * out of the text as it was given: so composed characters may form across a span boundary, as they
+ * do in the reference implementation, and yet no special token can come into being by
+ * normalisation. */
+static t9_status encode_plain(struct encoding *e, str s)
+{
+    const struct tokenizer *t = e->t;
+    if (t->rule->nfc && nfc_first_suspect(&t->uniclass, s, 0) < s.n) {
+        buf_clear(&e->normalised);
+        nfc_append(&t->uniclass, s, &e->normalised);
+        if (e->normalised.failed)
+            return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory to normalise %zu bytes",
+                           s.n);
+        s = buf_str(&e->normalised);
+    }
+    for (size_t pos = 0; pos < s.n;) {
+        size_t end = pretok_next(t->rule, &t->uniclass, s, pos);
+        if (!bpe_encode_word(t, &e->scratch, str_slice(s, pos, end), e->out))
+            return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory for a word of %zu bytes",
+                           end - pos);
+        if (e->out->failed)
+            return out_failed(e);
+        pos = end;
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status join_spans(struct encoding *e, const struct tok_span *spans, size_t n_spans,
+                            str *text)
+{
+    size_t total = 0;
+    for (size_t i = 0; i < n_spans; i++) {
+        if (spans[i].text.n > TOK_TEXT_BYTES_MAX - total)
+            return t9_fail(e->err, T9_STATUS_TOO_LARGE,
+                           "the text has more than %u bytes, the most one call can tokenize",
+                           TOK_TEXT_BYTES_MAX);
+        total += spans[i].text.n;
+    }
+    if (n_spans == 1) {
+        *text = spans[0].text;
+        return T9_STATUS_OK;
+    }
+    buf_init(&e->joined, total + 1);
+    for (size_t i = 0; i < n_spans; i++)
+        buf_append(&e->joined, spans[i].text.p, spans[i].text.n);
+    if (e->joined.failed)
+        return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory to join %zu bytes of text",
+                       total);
+    *text = buf_str(&e->joined);
+    return T9_STATUS_OK;
+}
+
+static t9_status encode_text(struct encoding *e, str text)
+{
+    size_t done = 0;
+    for (size_t i = 0; i < e->special.n; i++) {
+        const struct special_match *m = &e->special.p[i];
+        T9_TRY(encode_plain(e, str_slice(text, done, m->from)));
+        tok_ids_push(e->out, m->id);
+        if (e->out->failed)
+            return out_failed(e);
+        done = m->from + m->n_bytes;
+    }
+    return encode_plain(e, str_slice(text, done, text.n));
+}
+
+t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
+                           bool add_bos, struct tok_ids *out, struct t9_err *err)
+{
+    str text = {0};
+    size_t base = out->n;
+    struct encoding e = {.t = t, .out = out, .err = err};
+    t9_status st = join_spans(&e, spans, n_spans, &text);
+    if (st != T9_STATUS_OK)
+        goto done;
+    bpe_scratch_init(&e.scratch, text.n);
+    /* NFC makes text at most three times as long. */
+    buf_init(&e.normalised, 3 * text.n + 64);
+    st = special_find(t->special, text, spans, n_spans, &e.special, err);
+    if (st != T9_STATUS_OK)
+        goto done;
+    int32_t bos = add_bos ? t->vocab.bos : -1;
+    bool has_bos = e.special.n && e.special.p[0].from == 0 && e.special.p[0].id == bos;
+    if (bos >= 0 && !has_bos) {
+        tok_ids_push(out, bos);
+        st = out->failed ? out_failed(&e) : T9_STATUS_OK;
+    }
+    if (st == T9_STATUS_OK)
+        st = encode_text(&e, text);
+done:
+    if (st != T9_STATUS_OK) {
+        out->n = base;
+        out->failed = false;
+    }
+    buf_deinit(&e.joined);
+    buf_deinit(&e.normalised);
+    mem_free(e.special.p);
+    bpe_scratch_deinit(&e.scratch);
+    return st;
+}
