@@ -53,7 +53,9 @@ struct request {
     bool ignore_eos;  /* end-of-generation tokens are ordinary tokens */
     int32_t priority; /* higher first; 0 is normal */
     /* Called by the engine thread when something new can be read. Must not block, allocate or take
-     * a lock: post `req` to a ring. May be NULL (then use engine_wait). */
+     * a lock: post `req` to a ring. May be NULL (then use engine_wait). Calls may be coalesced by
+     * `notified`, but for the one after `finish` was stored: that one is always made, and it is the
+     * last time that the engine touches the request, so the reader may free it from then on. */
     void (*notify)(void *ctx, struct request *req);
     void *notify_ctx;
 
