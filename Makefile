@@ -1,7 +1,7 @@
 # A thin front for CMake: `make help` lists the targets.
 #
 # Variables: PORT, MODEL and ARGS go to the server (make run MODEL=my.gguf PORT=8080 ARGS="--threads 4"); PREFIX and
-# DESTDIR to the installation; J is the number of build jobs.
+# DESTDIR to the installation; J is the number of build jobs; CMAKE_ARGS goes to every configuration.
 
 PORT ?= 11435
 MODEL ?= models/SmolLM2-135M-Instruct.Q4_1.gguf
@@ -9,10 +9,11 @@ ARGS ?=
 PREFIX ?= /usr/local
 J ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 60
+CMAKE_ARGS ?=
 
 # Ninja where it is installed; a folder configured before keeps its generator.
 generator = $(if $(wildcard build/$(1)/CMakeCache.txt),,$(if $(shell command -v ninja),-G Ninja))
-configure = cmake --preset $(1) $(call generator,$(1)) $(2) >build/$(1).log || { cat build/$(1).log; exit 1; }
+configure = cmake --preset $(1) $(call generator,$(1)) $(2) $(CMAKE_ARGS) >build/$(1).log || { cat build/$(1).log; exit 1; }
 build = cmake --build --preset $(1) -j $(J)
 
 .DEFAULT_GOAL := all
