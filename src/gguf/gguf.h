@@ -19,8 +19,9 @@
 #include <stdint.h>
 
 /* Limits; beyond them a file is refused with TOO_LARGE. */
-#define GGUF_METADATA_BYTES_MAX ((uint64_t)512 << 20) /* header, keys and tensor table of a part   \
-                                                       */
+#define GGUF_METADATA_BYTES_MAX                                                                    \
+    ((uint64_t)512 << 20) /* header, keys and tensor table of a part                               \
+                           */
 #define GGUF_KV_MAX              65536
 #define GGUF_TENSORS_MAX         1048576 /* over all parts */
 #define GGUF_KEY_BYTES_MAX       65535

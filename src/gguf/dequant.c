@@ -1,0 +1,255 @@
+/*
+ * gguf/dequant.c - scalar dequantisation, one function a block type.
+ *
+ * These functions are what a quantised weight means: fast paths are compared with them. All
+ * arithmetic is f32 in the format's own order: the scale product first, then times the integer,
+ * then minus the min product. Any thread, no state.
+ */
+#include "gguf/dtype.h"
+
+#include "base/num.h"
+
+#include <string.h>
+
+const int8_t dtype_iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+const int8_t dtype_mxfp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+static void f32_block(const void *src, float *y)
+{
+    memcpy(y, src, 4);
+}
+
+static void f16_block(const void *src, float *y)
+{
+    uint16_t h;
+    memcpy(&h, src, 2);
+    *y = num_f32_from_f16(h);
+}
+
+static void bf16_block(const void *src, float *y)
+{
+    uint16_t h;
+    memcpy(&h, src, 2);
+    *y = num_f32_from_bf16(h);
+}
+
+static void q4_0_block(const void *src, float *y)
+{
+    const struct block_q4_0 *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int j = 0; j < 16; j++) {
+        y[j] = d * (float)((b->qs[j] & 15) - 8);
+        y[j + 16] = d * (float)((b->qs[j] >> 4) - 8);
+    }
+}
+
+static void q4_1_block(const void *src, float *y)
+{
+    const struct block_q4_1 *b = src;
+    const float d = num_f32_from_f16(b->d);
+    const float m = num_f32_from_f16(b->m);
+    for (int j = 0; j < 16; j++) {
+        y[j] = d * (float)(b->qs[j] & 15) + m;
+        y[j + 16] = d * (float)(b->qs[j] >> 4) + m;
+    }
+}
+
+/* Element e (0..31) of the 5-bit types: low nibble or high nibble plus its bit of qh. */
+static int q5_value(const uint8_t *qh, const uint8_t *qs, int e)
+{
+    int lo = e < 16 ? qs[e] & 15 : qs[e - 16] >> 4;
+    return lo | (qh[e / 8] >> (e % 8) & 1) << 4;
+}
+
+static void q5_0_block(const void *src, float *y)
+{
+    const struct block_q5_0 *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int e = 0; e < 32; e++)
+        y[e] = d * (float)(q5_value(b->qh, b->qs, e) - 16);
+}
+
+static void q5_1_block(const void *src, float *y)
+{
+    const struct block_q5_1 *b = src;
+    const float d = num_f32_from_f16(b->d);
+    const float m = num_f32_from_f16(b->m);
+    for (int e = 0; e < 32; e++)
+        y[e] = d * (float)q5_value(b->qh, b->qs, e) + m;
+}
+
+static void q8_0_block(const void *src, float *y)
+{
+    const struct block_q8_0 *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int e = 0; e < 32; e++)
+        y[e] = d * (float)b->qs[e];
+}
+
+static void q2_k_block(const void *src, float *y)
+{
+    const struct block_q2_k *b = src;
+    const float d = num_f32_from_f16(b->d);
+    const float dmin = num_f32_from_f16(b->dmin);
+    for (int e = 0; e < QK_K; e++) {
+        const int plane = e % 128 / 32;
+        const int q = b->qs[e / 128 * 32 + e % 32] >> (2 * plane) & 3;
+        const int s = b->scales[e / 16];
+        const float scale = d * (float)(s & 15);
+        const float min = dmin * (float)(s >> 4);
+        y[e] = scale * (float)q - min;
+    }
+}
+
+static void q3_k_block(const void *src, float *y)
+{
+    const struct block_q3_k *b = src;
+    const float d = num_f32_from_f16(b->d);
+    uint8_t scales[16];
+    dtype_q3k_scales(b->scales, scales);
+    for (int e = 0; e < QK_K; e++) {
+        const int plane = e % 128 / 32;
+        const int lo = b->qs[e / 128 * 32 + e % 32] >> (2 * plane) & 3;
+        const int high = b->hmask[e % 32] >> (e / 32) & 1;
+        const float scale = d * (float)(scales[e / 16] - 32);
+        y[e] = scale * (float)(lo - (high ? 0 : 4));
+    }
+}
+
+static void q4_k_block(const void *src, float *y)
+{
+    const struct block_q4_k *b = src;
+    const float d = num_f32_from_f16(b->d);
+    const float dmin = num_f32_from_f16(b->dmin);
+    for (int j = 0; j < 8; j++) {
+        uint8_t sc;
+        uint8_t mn;
+        dtype_k4_scale_min(b->scales, j, &sc, &mn);
+        const float scale = d * (float)sc;
+        const float min = dmin * (float)mn;
+        for (int l = 0; l < 32; l++) {
+            const int q = b->qs[j / 2 * 32 + l] >> (j % 2 * 4) & 15;
+            y[j * 32 + l] = scale * (float)q - min;
+        }
+    }
+}
+
+static void q5_k_block(const void *src, float *y)
+{
+    const struct block_q5_k *b = src;
+    const float d = num_f32_from_f16(b->d);
+    const float dmin = num_f32_from_f16(b->dmin);
+    for (int j = 0; j < 8; j++) {
+        uint8_t sc;
+        uint8_t mn;
+        dtype_k4_scale_min(b->scales, j, &sc, &mn);
+        const float scale = d * (float)sc;
+        const float min = dmin * (float)mn;
+        for (int l = 0; l < 32; l++) {
+            const int lo = b->qs[j / 2 * 32 + l] >> (j % 2 * 4) & 15;
+            const int q = lo | (b->qh[l] >> j & 1) << 4;
+            y[j * 32 + l] = scale * (float)q - min;
+        }
+    }
+}
+
+static void q6_k_block(const void *src, float *y)
+{
+    const struct block_q6_k *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int e = 0; e < QK_K; e++) {
+        const int half = e / 128;
+        const int row = e % 128 / 32; /* which of the four values a (ql, qh) position holds */
+        const int l = e % 32;
+        const int lo = b->ql[half * 64 + row % 2 * 32 + l] >> (row / 2 * 4) & 15;
+        const int hi = b->qh[half * 32 + l] >> (row * 2) & 3;
+        const float scale = d * (float)b->scales[e / 16];
+        y[e] = scale * (float)((lo | hi << 4) - 32);
+    }
+}
+
+static void iq4_nl_block(const void *src, float *y)
+{
+    const struct block_iq4_nl *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int j = 0; j < 16; j++) {
+        y[j] = d * (float)dtype_iq4_values[b->qs[j] & 15];
+        y[j + 16] = d * (float)dtype_iq4_values[b->qs[j] >> 4];
+    }
+}
+
+static void iq4_xs_block(const void *src, float *y)
+{
+    const struct block_iq4_xs *b = src;
+    const float d = num_f32_from_f16(b->d);
+    for (int s = 0; s < 8; s++) {
+        const int lo = b->scales_l[s / 2] >> (s % 2 * 4) & 15;
+        const int hi = b->scales_h >> (2 * s) & 3;
+        const float scale = d * (float)((lo | hi << 4) - 32);
+        for (int j = 0; j < 16; j++) {
+            const uint8_t q = b->qs[s * 16 + j];
+            y[s * 32 + j] = scale * (float)dtype_iq4_values[q & 15];
+            y[s * 32 + j + 16] = scale * (float)dtype_iq4_values[q >> 4];
+        }
+    }
+}
+
+static void mxfp4_block(const void *src, float *y)
+{
+    const struct block_mxfp4 *b = src;
+    /* Half of 2^(e-127), because the table holds doubled values; subnormal for e < 2. */
+    const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t)(b->e - 1) << 23;
+    const float d = num_f32_from_bits(bits);
+    for (int j = 0; j < 16; j++) {
+        y[j] = d * (float)dtype_mxfp4_values[b->qs[j] & 15];
+        y[j + 16] = d * (float)dtype_mxfp4_values[b->qs[j] >> 4];
+    }
+}
+
+typedef void (*block_fn)(const void *src, float *y);
+
+static block_fn block_function(uint32_t id)
+{
+    switch (id) {
+    case DTYPE_F32: return f32_block;
+    case DTYPE_F16: return f16_block;
+    case DTYPE_BF16: return bf16_block;
+    case DTYPE_Q4_0: return q4_0_block;
+    case DTYPE_Q4_1: return q4_1_block;
+    case DTYPE_Q5_0: return q5_0_block;
+    case DTYPE_Q5_1: return q5_1_block;
+    case DTYPE_Q8_0: return q8_0_block;
+    case DTYPE_Q2_K: return q2_k_block;
+    case DTYPE_Q3_K: return q3_k_block;
+    case DTYPE_Q4_K: return q4_k_block;
+    case DTYPE_Q5_K: return q5_k_block;
+    case DTYPE_Q6_K: return q6_k_block;
+    case DTYPE_IQ4_NL: return iq4_nl_block;
+    case DTYPE_IQ4_XS: return iq4_xs_block;
+    case DTYPE_MXFP4: return mxfp4_block;
+    default: return NULL;
+    }
+}
+
+bool dtype_can_dequantize(uint32_t id)
+{
+    return block_function(id) != NULL;
+}
+
+t9_status dtype_dequantize_row(uint32_t id, const void *src, float *dst, size_t n,
+                               struct t9_err *err)
+{
+    const struct dtype_info *info = gguf_dtype_get(id);
+    block_fn fn = block_function(id);
+    if (!info || !fn)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "type %s (%u) cannot be dequantised",
+                       info ? info->name : "?", id);
+    if (n % info->block_elems != 0)
+        return t9_fail(err, T9_STATUS_INVALID, "%zu values of type %s are not a multiple of %u", n,
+                       info->name, info->block_elems);
+    const uint8_t *p = src;
+    for (size_t i = 0; i < n; i += info->block_elems, p += info->block_bytes)
+        fn(p, dst + i);
+    return T9_STATUS_OK;
+}
