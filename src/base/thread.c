@@ -6,11 +6,12 @@
 #include "base/thread.h"
 
 #include "base/mem.h"
+#include "base/num.h"
+#include "base/str.h"
 
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,16 +74,19 @@ static int cgroup_cpu_limit(void)
     int fd = open("/sys/fs/cgroup/cpu.max", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
+    ssize_t n = read(fd, text, sizeof text);
     close(fd);
     if (n <= 0)
         return 0;
-    text[n] = 0;
-    long long quota;
-    long long period;
-    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0)
+    /* "QUOTA PERIOD" in microseconds, or "max PERIOD" for no limit. */
+    str both = str_trim((str){text, (size_t)n});
+    size_t space = str_find(both, STR(" "), 0);
+    int64_t quota;
+    int64_t period;
+    if (space == (size_t)-1 || !num_parse_i64(str_slice(both, 0, space), &quota) ||
+        !num_parse_i64(str_slice(both, space + 1, both.n), &period) || quota <= 0 || period <= 0)
         return 0;
-    long long n_cpus = (quota - 1) / period + 1;
+    int64_t n_cpus = (quota - 1) / period + 1;
     return n_cpus > 4096 ? 4096 : (int)n_cpus;
 }
 
