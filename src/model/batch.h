@@ -2,8 +2,8 @@
  * model/batch.h - one engine step, as a model sees it (decision D14). Filled by the engine, read by
  * forward functions. All pointers are to device memory that stays in place for the engine's life.
  *
- * Rows of one sequence are contiguous and in order; a batch mixes prefill chunks and decode rows, and
- * nothing in it says which is which (P1).
+ * Rows of one sequence are contiguous and in order; a batch mixes prefill chunks and decode rows,
+ * and nothing in it says which is which (P1).
  */
 #ifndef T9_MODEL_BATCH_H
 #define T9_MODEL_BATCH_H
@@ -20,7 +20,7 @@ struct batch {
     const int32_t *kv_idx;  /* [n_rows] index of the row in its sequence's KV */
     const int32_t *row_seq; /* [n_rows] batch-local sequence, ascending */
 
-    const int32_t *page_table; /* [n_seqs][page_table_stride] page ids, covering every row's kv_idx */
+    const int32_t *page_table; /* [n_seqs][page_table_stride] page ids up to every row's kv_idx */
     int32_t page_table_stride;
     void *kv_pool; /* base of the page pool */
     const struct kv_geom *kv;
@@ -30,9 +30,9 @@ struct batch {
     /* Optional, NULL when unused. A model that cannot honour one that is set refuses the batch. */
     const float *const *embed_override; /* [n_rows] pointer to f32[n_embd] (media rows) or NULL */
     int32_t n_deepstack;
-    const float *const *deepstack;      /* [n_deepstack][n_rows] pointers, added after layer k */
-    const int32_t *span_end;            /* [n_rows] last KV index the row may see (spans that attend
-                                           both ways and are never split); NULL = causal */
+    const float *const *deepstack; /* [n_deepstack][n_rows] pointers, added after layer k */
+    const int32_t *span_end;       /* [n_rows] last KV index the row may see (spans that attend
+                                      both ways and are never split); NULL = causal */
 
     float *logits; /* out [n_outputs][n_vocab] f32 */
     float *hidden; /* out [n_outputs][n_embd] post-norm hidden state; NULL when not wanted */

@@ -19,8 +19,8 @@
 struct model;
 
 struct model_info {
-    const char *arch;     /* "llama", "qwen2", "qwen3" */
-    str name;             /* general.name or empty */
+    const char *arch; /* "llama", "qwen2", "qwen3" */
+    str name;         /* general.name or empty */
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
     int32_t context_length; /* what the file declares */
     uint64_t n_params;      /* elements of all tensors in the file */
@@ -28,14 +28,15 @@ struct model_info {
 };
 
 struct model_load_params {
-    /* Called from the loading thread with bytes done and in all; return false to cancel. May be NULL. */
+    /* Called from the loading thread with bytes done and in all; return false to cancel. May be
+     * NULL. */
     bool (*progress)(void *ctx, uint64_t done_bytes, uint64_t total_bytes);
     void *ctx;
 };
 
-/* `g` and `be` must outlive the model. Refused by name: unknown architecture (with the list of known
- * ones), missing or mis-shaped tensors, tensors that no known key explains; known but unused tensors
- * are listed in the log. */
+/* `g` and `be` must outlive the model. Refused by name: unknown architecture (with the list of
+ * known ones), missing or mis-shaped tensors, tensors that no known key explains; known but unused
+ * tensors are listed in the log. */
 t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
                      const struct model_load_params *params, struct t9_err *err);
 void model_free(struct model *m);
@@ -46,7 +47,8 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
 /* Submits the whole forward of `b` to the context's sink: logits (and hidden) of out_row. */
 t9_status model_forward(const struct model *m, struct cx *cx, const struct batch *b,
                         struct t9_err *err);
-/* Scratch bytes and tape length that any batch up to max_rows rows and max_outputs outputs needs. */
+/* Scratch bytes and tape length that any batch up to max_rows rows and max_outputs outputs needs.
+ */
 t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
                         int32_t max_outputs, size_t *scratch_bytes, size_t *n_ops,
                         struct t9_err *err);

@@ -1,0 +1,39 @@
+/*
+ * model/arch/llama.c - architecture "llama": Llama 1 to 3.x, SmolLM2, TinyLlama, Mistral 7B, Nemo
+ * and Small, and many others. docs/models/llama.md has tensors and quirks.
+ *
+ * Adjacent rotary pairs (converters permute Q and K rows to fit), optional biases, optional
+ * frequency factors in rope_freqs.weight.
+ */
+#include "model/model_impl.h"
+
+static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    T9_TRY(hparams_read(m, g, false, err));
+    if (m->hp.rope.n_rot != m->hp.head_dim)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "llama.rope.dimension_count is %d, the head's %d is wanted",
+                       m->hp.rope.n_rot, m->hp.head_dim);
+    return T9_STATUS_OK;
+}
+
+static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
+{
+    static const struct block_spec spec = {.qkv_bias = BIND_OPTIONAL, .other_bias = BIND_OPTIONAL};
+    T9_TRY(bind_ends(m, b, err));
+    return bind_blocks(m, b, &spec, err);
+}
+
+static void forward(const struct model *m, struct cx *cx, const struct batch *b)
+{
+    struct trunk t = block_begin(cx, m, b);
+    for (int32_t il = 0; il < m->hp.n_layers; il++) {
+        cx->layer = (int16_t)il;
+        block_attention(cx, m, b, il, &t);
+        block_ffn(cx, m, b, il, &t);
+    }
+    cx->layer = -1;
+    block_head(cx, m, b, &t);
+}
+
+const struct arch arch_llama = {"llama", hparams, bind, forward};

@@ -1,0 +1,120 @@
+/*
+ * model/blocks.c - the blocks that the architectures are made of. Each submits a few ops and gives
+ * its scratch back before it returns; only the residual stream and the rotary angles live through a
+ * forward. Engine thread only.
+ */
+#include "model/model_impl.h"
+
+/* The views of what a batch says about rows and pages. */
+static struct view row_i32(const int32_t *p, const struct batch *b)
+{
+    return view_i32(p, b->n_rows, 1);
+}
+
+static struct view page_table(const struct batch *b)
+{
+    return view_i32(b->page_table, b->n_seqs, b->page_table_stride);
+}
+
+static struct view page_pool(const struct batch *b)
+{
+    return (struct view){b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
+}
+
+struct trunk block_begin(struct cx *cx, const struct model *m, const struct batch *b)
+{
+    const struct rope_params *rope = &m->hp.rope;
+    struct trunk t = {.x = cx_alloc(cx, b->n_rows, m->hp.n_embd),
+                      .angles = cx_alloc(cx, b->n_rows, rope->n_rot)};
+    struct view override = {0};
+    if (b->embed_override)
+        override =
+            (struct view){(void *)(uintptr_t)b->embed_override, b->n_rows, 1, 1, VIEW_PTR, 0};
+    op_embed_rows(cx, t.x, row_i32(b->token, b), override, m->token_embd);
+    /* Text only: the first of the three positions. */
+    struct view pos = {(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
+    op_rope_angles(cx, t.angles, pos, view_f32(m->inv_freq->data, 1, rope->n_rot / 2),
+                   m->rope_magnitude);
+    return t;
+}
+
+void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+                     const struct trunk *t)
+{
+    const struct hparams *hp = &m->hp;
+    const struct layer *l = &m->layers[il];
+    int32_t n_q = hp->n_head * hp->head_dim, n_kv = hp->n_head_kv * hp->head_dim;
+    size_t mark = cx_mark(cx);
+    struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
+    struct view q = cx_alloc(cx, b->n_rows, n_q);
+    struct view k = cx_alloc(cx, b->n_rows, n_kv);
+    struct view v = cx_alloc(cx, b->n_rows, n_kv);
+    struct view o = cx_alloc(cx, b->n_rows, n_q);
+
+    op_rmsnorm(cx, h, t->x, l->attn_norm, hp->eps);
+    op_matmul(cx, (struct view[]){q, k, v}, h, (const struct weight *[]){l->q, l->k, l->v}, 3);
+    op_qk_norm_rope_store(cx, &(struct op_rope_store){.q = q,
+                                                      .k = k,
+                                                      .v = v,
+                                                      .angles = t->angles,
+                                                      .kv_idx = row_i32(b->kv_idx, b),
+                                                      .row_seq = row_i32(b->row_seq, b),
+                                                      .page_table = page_table(b),
+                                                      .pool = page_pool(b),
+                                                      .q_norm = l->q_norm,
+                                                      .k_norm = l->k_norm,
+                                                      .kv = b->kv,
+                                                      .n_head = hp->n_head,
+                                                      .n_rot = hp->rope.n_rot,
+                                                      .kv_layer = il,
+                                                      .neox = hp->rope.neox,
+                                                      .eps = hp->eps});
+    struct view span_end = {0};
+    if (b->span_end)
+        span_end = row_i32(b->span_end, b);
+    op_attn_paged(cx, &(struct op_attn){.dst = o,
+                                        .q = q,
+                                        .kv_idx = row_i32(b->kv_idx, b),
+                                        .row_seq = row_i32(b->row_seq, b),
+                                        .page_table = page_table(b),
+                                        .pool = page_pool(b),
+                                        .span_end = span_end,
+                                        .kv = b->kv,
+                                        .n_head = hp->n_head,
+                                        .kv_layer = il,
+                                        .scale = hp->attn_scale});
+    op_matmul_add(cx, t->x, o, l->o);
+    cx_release(cx, mark);
+}
+
+void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+               const struct trunk *t)
+{
+    const struct layer *l = &m->layers[il];
+    size_t mark = cx_mark(cx);
+    struct view h = cx_alloc(cx, b->n_rows, m->hp.n_embd);
+    struct view gate = cx_alloc(cx, b->n_rows, l->n_ff);
+    struct view up = cx_alloc(cx, b->n_rows, l->n_ff);
+
+    op_rmsnorm(cx, h, t->x, l->ffn_norm, m->hp.eps);
+    op_matmul(cx, (struct view[]){gate, up}, h, (const struct weight *[]){l->gate, l->up}, 2);
+    op_act_mul(cx, gate, gate, up, ACT_SILU);
+    op_matmul_add(cx, t->x, gate, l->down);
+    cx_release(cx, mark);
+}
+
+void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t)
+{
+    if (b->n_outputs == 0)
+        return;
+    size_t mark = cx_mark(cx);
+    struct view h = cx_alloc(cx, b->n_outputs, m->hp.n_embd);
+    struct view normed = h;
+    if (b->hidden)
+        normed = view_f32(b->hidden, b->n_outputs, m->hp.n_embd);
+    op_gather_rows(cx, h, t->x, view_i32(b->out_row, b->n_outputs, 1));
+    op_rmsnorm(cx, normed, h, m->output_norm, m->hp.eps);
+    struct view logits = view_f32(b->logits, b->n_outputs, m->hp.n_vocab);
+    op_matmul(cx, &logits, normed, &m->output, 1);
+    cx_release(cx, mark);
+}

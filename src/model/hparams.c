@@ -1,0 +1,255 @@
+/*
+ * model/hparams.c - the metadata keys that decoder models share.
+ *
+ * Required keys are named when they are missing, every number is checked against a range, and a key
+ * that would change the computation in a way that is not implemented refuses the model by name (a
+ * wrong answer in silence is worse than none). Loading thread only.
+ */
+#include "model/model_impl.h"
+
+#include "base/log.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+struct reader {
+    const struct gguf *g;
+    const char *arch;
+    char key[128]; /* the last key made */
+};
+
+/* "<arch>.<suffix>"; suffixes are literals of this file, so it fits. */
+static const char *key(struct reader *r, const char *suffix)
+{
+    (void)snprintf(r->key, sizeof(r->key), "%s.%s", r->arch, suffix);
+    return r->key;
+}
+
+static t9_status in_range(const char *name, uint32_t v, uint32_t min, uint32_t max,
+                          struct t9_err *err)
+{
+    if (v < min || v > max)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 ", outside %" PRIu32 "..%" PRIu32,
+                       name, v, min, max);
+    return T9_STATUS_OK;
+}
+
+/* A missing key leaves *v and is no error. */
+static t9_status opt_u32(struct reader *r, const char *suffix, uint32_t *v, struct t9_err *err)
+{
+    t9_status st = gguf_get_u32(r->g, key(r, suffix), v, err);
+    return st == T9_STATUS_NOT_FOUND ? T9_STATUS_OK : st;
+}
+
+static t9_status opt_f32(struct reader *r, const char *suffix, float *v, struct t9_err *err)
+{
+    t9_status st = gguf_get_f32(r->g, key(r, suffix), v, err);
+    if (st == T9_STATUS_NOT_FOUND)
+        return T9_STATUS_OK;
+    if (st == T9_STATUS_OK && !isfinite(*v))
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is not a finite number", r->key);
+    return st;
+}
+
+static t9_status need_i32(struct reader *r, const char *suffix, uint32_t max, int32_t *out,
+                          struct t9_err *err)
+{
+    uint32_t v = 0;
+    T9_TRY(gguf_get_u32(r->g, key(r, suffix), &v, err));
+    T9_TRY(in_range(r->key, v, 1, max, err));
+    *out = (int32_t)v;
+    return T9_STATUS_OK;
+}
+
+/* A key that may be one number or one per layer, where all layers must agree. */
+static t9_status same_in_all_layers(struct reader *r, const char *suffix, int32_t n_layers,
+                                    uint32_t max, int32_t *out, struct t9_err *err)
+{
+    uint32_t first = 0;
+    T9_TRY(gguf_get_u32_at(r->g, key(r, suffix), 0, &first, err));
+    T9_TRY(in_range(r->key, first, 1, max, err));
+    for (int32_t il = 1; il < n_layers; il++) {
+        uint32_t v = 0;
+        T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &v, err));
+        if (v != first)
+            return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                           "%s differs between layers (%" PRIu32 " and %" PRIu32 ")", r->key, first,
+                           v);
+    }
+    *out = (int32_t)first;
+    return T9_STATUS_OK;
+}
+
+/* Refuses keys that change the numbers and that no architecture here computes. */
+static t9_status refuse_foreign(struct reader *r, const struct hparams *hp, struct t9_err *err)
+{
+    static const struct {
+        const char *suffix;
+        float neutral; /* a value besides 0 that changes nothing */
+    } scales[] = {
+        {"attn_logit_softcapping", 0},
+        {"final_logit_softcapping", 0},
+        {"logit_scale", 1},
+        {"residual_scale", 1},
+        {"embedding_scale", 1},
+        {"attention.clamp_kqv", 0},
+        {"attention.max_alibi_bias", 0},
+        {"attention.temperature_scale", 0},
+        {"rope.scaling.alpha", 0},
+    };
+    static const char *const counts[] = {"expert_count", "nextn_predict_layers",
+                                         "attention.shared_kv_layers",
+                                         "embedding_length_per_layer_input"};
+    for (size_t i = 0; i < T9_COUNT(scales); i++) {
+        float v = 0;
+        T9_TRY(opt_f32(r, scales[i].suffix, &v, err));
+        if (v != 0 && v != scales[i].neutral)
+            return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported for %s", r->key,
+                           (double)v, r->arch);
+    }
+    for (size_t i = 0; i < T9_COUNT(counts); i++) {
+        uint32_t v = 0;
+        T9_TRY(opt_u32(r, counts[i], &v, err));
+        if (v != 0)
+            return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %" PRIu32 " is not supported for %s",
+                           r->key, v, r->arch);
+    }
+    bool causal = true;
+    t9_status st = gguf_get_bool(r->g, key(r, "attention.causal"), &causal, err);
+    if (st != T9_STATUS_OK && st != T9_STATUS_NOT_FOUND)
+        return st;
+    if (!causal)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = false is not supported for %s", r->key,
+                       r->arch);
+    uint32_t n_out = (uint32_t)hp->n_embd;
+    T9_TRY(opt_u32(r, "embedding_length_out", &n_out, err));
+    if (n_out != (uint32_t)hp->n_embd)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %" PRIu32 ", other than the width %d",
+                       r->key, n_out, hp->n_embd);
+    return T9_STATUS_OK;
+}
+
+static t9_status read_heads(struct reader *r, struct hparams *hp, struct t9_err *err)
+{
+    T9_TRY(
+        same_in_all_layers(r, "attention.head_count", hp->n_layers, HEADS_MAX, &hp->n_head, err));
+    hp->n_head_kv = hp->n_head;
+    if (gguf_kv_find(r->g, key(r, "attention.head_count_kv")))
+        T9_TRY(same_in_all_layers(r, "attention.head_count_kv", hp->n_layers, HEADS_MAX,
+                                  &hp->n_head_kv, err));
+    if (hp->n_head % hp->n_head_kv != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%d heads are no multiple of %d KV heads",
+                       hp->n_head, hp->n_head_kv);
+    uint32_t k = (uint32_t)(hp->n_embd / hp->n_head), v;
+    bool given = gguf_kv_find(r->g, key(r, "attention.key_length")) != NULL;
+    if (!given && hp->n_embd % hp->n_head != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "width %d is no multiple of %d heads and %s is missing", hp->n_embd,
+                       hp->n_head, r->key);
+    T9_TRY(opt_u32(r, "attention.key_length", &k, err));
+    T9_TRY(in_range(key(r, "attention.key_length"), k, 2, KV_HEAD_DIM_MAX, err));
+    v = k;
+    T9_TRY(opt_u32(r, "attention.value_length", &v, err));
+    if (v != k)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s = %" PRIu32 " differs from the key length %" PRIu32, r->key, v, k);
+    hp->head_dim = (int32_t)k;
+    hp->attn_scale = (float)(1 / sqrt((double)hp->head_dim));
+    float scale = 0;
+    T9_TRY(opt_f32(r, "attention.scale", &scale, err));
+    if (scale != 0)
+        hp->attn_scale = scale;
+    return T9_STATUS_OK;
+}
+
+static t9_status read_scaling_type(struct reader *r, struct rope_params *p, struct t9_err *err)
+{
+    str type = STR("linear");
+    t9_status st = gguf_get_str(r->g, key(r, "rope.scaling.type"), &type, err);
+    if (st != T9_STATUS_OK && st != T9_STATUS_NOT_FOUND)
+        return st;
+    if (str_eqz(type, "none"))
+        p->scaling = ROPE_SCALING_NONE;
+    else if (str_eqz(type, "linear"))
+        p->scaling = ROPE_SCALING_LINEAR;
+    else if (str_eqz(type, "yarn"))
+        p->scaling = ROPE_SCALING_YARN;
+    else
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s '%.*s' is not supported; known: none, linear, yarn", r->key,
+                       (int)(type.n < 32 ? type.n : 32), type.p);
+    return T9_STATUS_OK;
+}
+
+static t9_status read_yarn(struct reader *r, struct rope_params *p, struct t9_err *err)
+{
+    float ext = -1, yarn_attn = 1;
+    T9_TRY(opt_f32(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, err));
+    T9_TRY(opt_f32(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, err));
+    T9_TRY(opt_f32(r, "rope.scaling.yarn_log_multiplier", &p->log_multiplier, err));
+    T9_TRY(opt_f32(r, "rope.scaling.attn_factor", &p->attn_factor, err));
+    T9_TRY(opt_f32(r, "rope.scaling.yarn_attn_factor", &yarn_attn, err));
+    T9_TRY(opt_f32(r, "rope.scaling.yarn_ext_factor", &ext, err));
+    if (!(p->beta_fast > 0) || !(p->beta_slow > 0) || !(p->original_context > 0) ||
+        !(p->freq_base > 1))
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "YaRN with beta %g and %g, original context %g, base %g",
+                       (double)p->beta_fast, (double)p->beta_slow, (double)p->original_context,
+                       (double)p->freq_base);
+    if (ext != 1 && ext >= 0)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported (1 or absent is)",
+                       r->key, (double)ext);
+    p->attn_factor *= yarn_attn;
+    return T9_STATUS_OK;
+}
+
+static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *err)
+{
+    struct rope_params *p = &hp->rope;
+    uint32_t n_rot = (uint32_t)hp->head_dim;
+    T9_TRY(opt_u32(r, "rope.dimension_count", &n_rot, err));
+    T9_TRY(in_range(r->key, n_rot, 2, (uint32_t)hp->head_dim, err));
+    if (n_rot % 2 != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s = %" PRIu32 " is odd", r->key, n_rot);
+    p->n_rot = (int32_t)n_rot;
+    p->freq_base = 10000;
+    p->factor = 1;
+    p->beta_fast = 32;
+    p->beta_slow = 1;
+    p->attn_factor = 1;
+    p->original_context = (float)hp->context_length;
+    T9_TRY(opt_f32(r, "rope.freq_base", &p->freq_base, err));
+    if (!(p->freq_base > 0))
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r->key, (double)p->freq_base);
+    T9_TRY(read_scaling_type(r, p, err));
+    T9_TRY(opt_f32(r, "rope.scale_linear", &p->factor, err)); /* what old files call it */
+    T9_TRY(opt_f32(r, "rope.scaling.factor", &p->factor, err));
+    if (p->factor == 0) /* some files say 0 for "none" */
+        p->factor = 1;
+    if (!(p->factor > 0))
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r->key, (double)p->factor);
+    uint32_t original = (uint32_t)hp->context_length;
+    T9_TRY(opt_u32(r, "rope.scaling.original_context_length", &original, err));
+    p->original_context = (float)original;
+    return p->scaling == ROPE_SCALING_YARN ? read_yarn(r, p, err) : T9_STATUS_OK;
+}
+
+t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    *hp = (struct hparams){.rope.neox = neox};
+    T9_TRY(need_i32(&r, "block_count", LAYERS_MAX, &hp->n_layers, err));
+    T9_TRY(need_i32(&r, "context_length", INT32_MAX, &hp->context_length, err));
+    T9_TRY(need_i32(&r, "embedding_length", EMBD_MAX, &hp->n_embd, err));
+    T9_TRY(gguf_get_f32(g, key(&r, "attention.layer_norm_rms_epsilon"), &hp->eps, err));
+    if (!(hp->eps > 0 && hp->eps < 1))
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r.key, (double)hp->eps);
+    T9_TRY(refuse_foreign(&r, hp, err));
+    T9_TRY(read_heads(&r, hp, err));
+    T9_TRY(read_rope(&r, hp, err));
+    if (gguf_kv_find(g, key(&r, "attention.sliding_window")))
+        LOG_INFO("model", "%s is ignored: released %s models attend to everything", r.key, r.arch);
+    return T9_STATUS_OK;
+}

@@ -1,0 +1,481 @@
+/*
+ * model/load.c - from a GGUF file to a model that can run: the table of architectures, binding of
+ * tensors with their shapes, and the entry points of model.h.
+ *
+ * Binding goes by name. Each tensor of the file is marked when it is used; one that nothing
+ * explains refuses the file, because it may change what the model computes. Loading allocates; a
+ * forward does not. Load and free by one thread; a loaded model is immutable.
+ */
+#include "model/model_impl.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct arch *const archs[] = {&arch_llama, &arch_qwen2, &arch_qwen3};
+
+const char *model_known_archs(void)
+{
+    return "llama, qwen2, qwen3";
+}
+
+/* Loading state. */
+struct binder {
+    struct model *m;
+    const struct gguf *g;
+    const struct model_load_params *params;
+    bool *used; /* [tensor count] */
+    uint64_t done_bytes, total_bytes;
+};
+
+/* What a weight_src reads from. */
+struct tensor_src {
+    struct binder *b;
+    const struct gguf_tensor *t;
+};
+
+static t9_status read_tensor(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
+{
+    struct tensor_src *s = ctx;
+    struct binder *b = s->b;
+    T9_TRY(gguf_tensor_read(b->g, s->t, off, dst, n, err));
+    b->done_bytes += n;
+    if (b->params && b->params->progress &&
+        !b->params->progress(b->params->ctx, b->done_bytes, b->total_bytes))
+        return t9_fail(err, T9_STATUS_CANCELLED, "loading was cancelled");
+    return T9_STATUS_OK;
+}
+
+static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
+{
+    (void)err;
+    memcpy(dst, (const char *)ctx + off, n);
+    return T9_STATUS_OK;
+}
+
+/* A slot of m->weights. The capacity covers every tensor, each bound once, and the frequencies. */
+static t9_status weight_slot(struct model *m, struct weight **out, struct t9_err *err)
+{
+    if (m->n_weights == m->weights_cap)
+        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
+    *out = &m->weights[m->n_weights];
+    return T9_STATUS_OK;
+}
+
+static t9_status wrong_shape(const struct gguf_tensor *t, int32_t n_in, int32_t n_out,
+                             struct t9_err *err)
+{
+    char want[32];
+    if (n_out == 1)
+        (void)snprintf(want, sizeof(want), "[%d]", n_in);
+    else
+        (void)snprintf(want, sizeof(want), "[%d, %d]", n_in, n_out);
+    if (t->n_dims <= 1)
+        return t9_fail(err, T9_STATUS_CORRUPT, STR_FMT " is [%" PRIu64 "], %s is expected",
+                       STR_ARG(t->name), t->ne[0], want);
+    if (t->n_dims == 2)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       STR_FMT " is [%" PRIu64 ", %" PRIu64 "], %s is expected", STR_ARG(t->name),
+                       t->ne[0], t->ne[1], want);
+    return t9_fail(err, T9_STATUS_CORRUPT,
+                   STR_FMT " is [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
+                           "], %s is expected",
+                   STR_ARG(t->name), t->ne[0], t->ne[1], t->ne[2], t->ne[3], want);
+}
+
+static size_t tensor_index(const struct gguf *g, const struct gguf_tensor *t)
+{
+    return (size_t)(t - gguf_tensor_at(g, 0));
+}
+
+/* Finds "blk.<layer>.<name>" or "<name>" and marks it used; *out == NULL when absent. */
+static t9_status find(struct binder *b, const struct gguf_tensor **out, int32_t layer,
+                      const char *name, int32_t n_in, int32_t n_out, int flags, struct t9_err *err)
+{
+    char full[64];
+    if (layer < 0)
+        (void)snprintf(full, sizeof(full), "%s", name);
+    else
+        (void)snprintf(full, sizeof(full), "blk.%d.%s", layer, name);
+    *out = gguf_tensor_find(b->g, full);
+    if (!*out) {
+        if (flags & BIND_OPTIONAL)
+            return T9_STATUS_OK;
+        return t9_fail(err, T9_STATUS_CORRUPT, "tensor %s is missing", full);
+    }
+    const struct gguf_tensor *t = *out;
+    if (t->ne[0] != (uint64_t)n_in || t->ne[1] != (uint64_t)n_out || t->ne[2] != 1 || t->ne[3] != 1)
+        return wrong_shape(t, n_in, n_out, err);
+    b->used[tensor_index(b->g, t)] = true;
+    return T9_STATUS_OK;
+}
+
+static t9_status load(struct binder *b, const struct weight **out, const struct gguf_tensor *t,
+                      bool vector, struct t9_err *err)
+{
+    struct tensor_src ctx = {b, t};
+    char name[GGUF_TENSOR_NAME_MAX + 1];
+    (void)snprintf(name, sizeof(name), STR_FMT, STR_ARG(t->name));
+    struct weight_src src = {.name = name,
+                             .dtype = t->dtype,
+                             .n_in = (int32_t)t->ne[0],
+                             .n_out = (int32_t)t->ne[1],
+                             .read = read_tensor,
+                             .ctx = &ctx};
+    struct weight *w = NULL;
+    T9_TRY(weight_slot(b->m, &w, err));
+    T9_TRY(vector ? be_vector_load(b->m->be, w, &src, err)
+                  : be_weight_load(b->m->be, w, &src, err));
+    b->m->n_weights++;
+    b->m->info.weight_bytes += w->size_bytes;
+    *out = w;
+    return T9_STATUS_OK;
+}
+
+t9_status bind_matrix(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n_in, int32_t n_out, int flags, struct t9_err *err)
+{
+    const struct gguf_tensor *t = NULL;
+    *out = NULL;
+    T9_TRY(find(b, &t, layer, name, n_in, n_out, flags, err));
+    return t ? load(b, out, t, false, err) : T9_STATUS_OK;
+}
+
+t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n, int flags, struct t9_err *err)
+{
+    const struct gguf_tensor *t = NULL;
+    *out = NULL;
+    T9_TRY(find(b, &t, layer, name, n, 1, flags, err));
+    return t ? load(b, out, t, true, err) : T9_STATUS_OK;
+}
+
+t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
+                      int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err)
+{
+    char name[64];
+    const struct weight *bias = NULL;
+    (void)snprintf(name, sizeof(name), "%s.weight", stem);
+    T9_TRY(bind_matrix(b, out, layer, name, n_in, n_out, BIND_REQUIRED, err));
+    if (bias_flags & BIND_NO_BIAS)
+        return T9_STATUS_OK;
+    struct weight *w = &b->m->weights[b->m->n_weights - 1]; /* *out, still being loaded */
+    (void)snprintf(name, sizeof(name), "%s.bias", stem);
+    T9_TRY(bind_vector(b, &bias, layer, name, n_out, bias_flags, err));
+    if (bias)
+        w->bias = bias->data;
+    return T9_STATUS_OK;
+}
+
+/* The rotary frequencies become a device vector, so that no forward computes a power. */
+static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err)
+{
+    float inv_freq[ROPE_MAX / 2];
+    const struct weight *factors = NULL;
+    int32_t half = m->hp.rope.n_rot / 2;
+    T9_TRY(bind_vector(b, &factors, -1, "rope_freqs.weight", half, BIND_OPTIONAL, err));
+    const float *ff = factors ? factors->data : NULL;
+    for (int32_t i = 0; ff && i < half; i++) {
+        if (!(ff[i] > 0))
+            return t9_fail(err, T9_STATUS_CORRUPT, "rope_freqs.weight has %g at %d", (double)ff[i],
+                           i);
+    }
+    rope_frequencies(&m->hp.rope, ff, inv_freq, &m->rope_magnitude);
+    struct weight_src src = {.name = "rope_inv_freq",
+                             .dtype = DTYPE_F32,
+                             .n_in = half,
+                             .n_out = 1,
+                             .read = read_memory,
+                             .ctx = inv_freq};
+    struct weight *w = NULL;
+    T9_TRY(weight_slot(m, &w, err));
+    T9_TRY(be_vector_load(m->be, w, &src, err));
+    m->n_weights++;
+    m->inv_freq = w;
+    return T9_STATUS_OK;
+}
+
+t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
+{
+    struct hparams *hp = &m->hp;
+    T9_TRY(bind_rope(m, b, err));
+    const struct gguf_tensor *t = gguf_tensor_find(b->g, "token_embd.weight");
+    if (t && (t->ne[1] < 1 || t->ne[1] > VOCAB_MAX))
+        return t9_fail(err, T9_STATUS_CORRUPT, "token_embd.weight has %" PRIu64 " rows", t->ne[1]);
+    hp->n_vocab = t ? (int32_t)t->ne[1] : 0;
+    T9_TRY(bind_matrix(b, &m->token_embd, -1, "token_embd.weight", hp->n_embd, hp->n_vocab,
+                       BIND_REQUIRED, err));
+    T9_TRY(
+        bind_vector(b, &m->output_norm, -1, "output_norm.weight", hp->n_embd, BIND_REQUIRED, err));
+    T9_TRY(bind_matrix(b, &m->output, -1, "output.weight", hp->n_embd, hp->n_vocab, BIND_OPTIONAL,
+                       err));
+    if (!m->output)
+        m->output = m->token_embd;
+    return T9_STATUS_OK;
+}
+
+static t9_status layer_ff(const struct model *m, const struct gguf *g, int32_t il, int32_t *n_ff,
+                          struct t9_err *err)
+{
+    char key[64];
+    uint32_t v = 0;
+    (void)snprintf(key, sizeof(key), "%s.feed_forward_length", m->arch->name);
+    T9_TRY(gguf_get_u32_at(g, key, (uint64_t)il, &v, err));
+    if (v < 1 || v > FF_MAX)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " in layer %d", key, v, il);
+    *n_ff = (int32_t)v;
+    return T9_STATUS_OK;
+}
+
+static t9_status bind_block(struct model *m, struct binder *b, const struct block_spec *spec,
+                            int32_t il, struct t9_err *err)
+{
+    const struct hparams *hp = &m->hp;
+    struct layer *l = &m->layers[il];
+    int32_t n_embd = hp->n_embd, n_q = hp->n_head * hp->head_dim;
+    int32_t n_kv = hp->n_head_kv * hp->head_dim;
+    T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
+    T9_TRY(bind_vector(b, &l->attn_norm, il, "attn_norm.weight", n_embd, BIND_REQUIRED, err));
+    T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
+    T9_TRY(bind_linear(b, &l->k, il, "attn_k", n_embd, n_kv, spec->qkv_bias, err));
+    T9_TRY(bind_linear(b, &l->v, il, "attn_v", n_embd, n_kv, spec->qkv_bias, err));
+    T9_TRY(bind_linear(b, &l->o, il, "attn_output", n_q, n_embd, spec->other_bias, err));
+    if (spec->qk_norm) {
+        T9_TRY(
+            bind_vector(b, &l->q_norm, il, "attn_q_norm.weight", hp->head_dim, BIND_REQUIRED, err));
+        T9_TRY(
+            bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", hp->head_dim, BIND_REQUIRED, err));
+    }
+    T9_TRY(bind_vector(b, &l->ffn_norm, il, "ffn_norm.weight", n_embd, BIND_REQUIRED, err));
+    T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", n_embd, l->n_ff, spec->other_bias, err));
+    T9_TRY(bind_linear(b, &l->up, il, "ffn_up", n_embd, l->n_ff, spec->other_bias, err));
+    return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, n_embd, spec->other_bias, err);
+}
+
+t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
+                      struct t9_err *err)
+{
+    for (int32_t il = 0; il < m->hp.n_layers; il++) {
+        T9_TRY(bind_block(m, b, spec, il, err));
+        if (m->layers[il].n_ff > m->hp.n_ff_max)
+            m->hp.n_ff_max = m->layers[il].n_ff;
+    }
+    return T9_STATUS_OK;
+}
+
+/* Tensors that files carry although nothing here reads them, by the end of their names. */
+static bool known_unused(str name)
+{
+    static const char *const ends[] = {
+        ".attn_rot_embd.weight",     /* tables of old converters; we compute the frequencies */
+        ".attn.rotary_emb.inv_freq", /* the same */
+        "cls.output.weight",         /* heads of rerankers and classifiers */
+        "cls.weight",
+    };
+    for (size_t i = 0; i < T9_COUNT(ends); i++) {
+        if (str_has_suffix(name, str_from(ends[i])))
+            return true;
+    }
+    return false;
+}
+
+static t9_status check_all_used(const struct binder *b, struct t9_err *err)
+{
+    for (uint64_t i = 0; i < gguf_tensor_count(b->g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
+        if (b->used[i])
+            continue;
+        if (!known_unused(t->name))
+            return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                           "tensor " STR_FMT " is not one that architecture '%s' has here",
+                           STR_ARG(t->name), b->m->arch->name);
+        LOG_INFO("model", "tensor " STR_FMT " is not used", STR_ARG(t->name));
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status find_arch(const struct gguf *g, const struct arch **out, struct t9_err *err)
+{
+    str name;
+    T9_TRY(gguf_get_str(g, "general.architecture", &name, err));
+    for (size_t i = 0; i < T9_COUNT(archs); i++) {
+        if (str_eqz(name, archs[i]->name)) {
+            *out = archs[i];
+            return T9_STATUS_OK;
+        }
+    }
+    return t9_fail(err, T9_STATUS_UNSUPPORTED, "architecture '%.*s' is not supported; known: %s",
+                   (int)(name.n < 64 ? name.n : 64), name.p, model_known_archs());
+}
+
+static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct model_info *info = &m->info;
+    const struct hparams *hp = &m->hp;
+    str name = {0};
+    t9_status st = gguf_get_str(g, "general.name", &name, err);
+    if (st != T9_STATUS_OK && st != T9_STATUS_NOT_FOUND)
+        return st;
+    m->name = mem_strndup(name.n ? name.p : "", name.n);
+    if (!m->name)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for the model's name");
+    info->arch = m->arch->name;
+    info->name = (str){m->name, name.n};
+    info->n_layers = hp->n_layers;
+    info->n_embd = hp->n_embd;
+    info->n_vocab = hp->n_vocab;
+    info->n_head = hp->n_head;
+    info->n_head_kv = hp->n_head_kv;
+    info->head_dim = hp->head_dim;
+    info->n_ff = hp->n_ff_max;
+    info->context_length = hp->context_length;
+    for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+    }
+    return T9_STATUS_OK;
+}
+
+/* Everything of model_load after the model exists; the caller frees it on failure. */
+static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err)
+{
+    const struct gguf *g = b->g;
+    T9_TRY(find_arch(g, &m->arch, err));
+    T9_TRY(m->arch->hparams(m, g, err));
+    uint64_t n_tensors = gguf_tensor_count(g);
+    m->weights_cap = (size_t)n_tensors + 1;
+    m->weights = mem_calloc(m->weights_cap, sizeof(*m->weights));
+    m->layers = mem_calloc((size_t)m->hp.n_layers, sizeof(*m->layers));
+    b->used = mem_calloc((size_t)n_tensors + 1, sizeof(*b->used));
+    if (!m->weights || !m->layers || !b->used)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for %" PRIu64 " weights", n_tensors);
+    for (uint64_t i = 0; i < n_tensors; i++)
+        b->total_bytes += gguf_tensor_at(g, i)->size_bytes;
+    T9_TRY(m->arch->bind(m, b, err));
+    T9_TRY(check_all_used(b, err));
+    return fill_info(m, g, err);
+}
+
+/* Puts the file's name before a message that has none yet (the reader's own messages do). A missing
+ * key or tensor means that the file is not a whole model. */
+static t9_status name_file(const struct gguf *g, t9_status st, struct t9_err *err)
+{
+    if (st == T9_STATUS_NOT_FOUND)
+        st = T9_STATUS_CORRUPT;
+    if (!err)
+        return st;
+    err->code = st;
+    const char *file = gguf_file_name(g);
+    if (st != T9_STATUS_IO && strncmp(err->msg, file, strlen(file)) != 0)
+        (void)t9_err_prefix(err, "%s", file);
+    return st;
+}
+
+t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
+                     const struct model_load_params *params, struct t9_err *err)
+{
+    *out = NULL;
+    struct model *m = mem_calloc(1, sizeof(*m));
+    if (!m)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for a model");
+    m->be = be;
+    struct binder b = {.m = m, .g = g, .params = params};
+    t9_status st = load_into(m, &b, err);
+    mem_free(b.used);
+    if (st != T9_STATUS_OK) {
+        model_free(m);
+        return name_file(g, st, err);
+    }
+    *out = m;
+    return T9_STATUS_OK;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_weights; i++)
+        be_weight_free(m->be, &m->weights[i]);
+    mem_free(m->weights);
+    mem_free(m->layers);
+    mem_free(m->name);
+    mem_free(m);
+}
+
+const struct model_info *model_info(const struct model *m)
+{
+    return &m->info;
+}
+
+t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
+                        struct t9_err *err)
+{
+    const struct hparams *hp = &m->hp;
+    if (!kv_geom_init(out, hp->n_layers, hp->n_head_kv, hp->head_dim, type))
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "no KV pages of %d layers, %d heads, %d values",
+                       hp->n_layers, hp->n_head_kv, hp->head_dim);
+    return T9_STATUS_OK;
+}
+
+/* What no architecture here can honour, and what would make a forward read the wrong memory. */
+static t9_status check_batch(const struct model *m, const struct batch *b, struct t9_err *err)
+{
+    if (b->n_rows < 1 || b->n_seqs < 1 || b->n_outputs < 0)
+        return t9_fail(err, T9_STATUS_INVALID, "a batch of %d rows, %d sequences, %d outputs",
+                       b->n_rows, b->n_seqs, b->n_outputs);
+    if (b->n_deepstack != 0)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "architecture '%s' takes no deep-stack inputs",
+                       m->arch->name);
+    const struct kv_geom *kv = b->kv;
+    if (!kv || kv->n_layers != m->hp.n_layers || kv->n_head_kv != m->hp.n_head_kv ||
+        kv->head_dim != m->hp.head_dim)
+        return t9_fail(err, T9_STATUS_INVALID, "the batch's KV pages are not this model's");
+    return T9_STATUS_OK;
+}
+
+t9_status model_forward(const struct model *m, struct cx *cx, const struct batch *b,
+                        struct t9_err *err)
+{
+    T9_TRY(check_batch(m, b, err));
+    size_t mark = cx_mark(cx);
+    cx->layer = -1;
+    m->arch->forward(m, cx, b);
+    cx->layer = -1;
+    cx_release(cx, mark);
+    if (cx->status != T9_STATUS_OK && err)
+        *err = cx->err;
+    return cx->status;
+}
+
+t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
+                        int32_t max_outputs, size_t *scratch_bytes, size_t *n_ops,
+                        struct t9_err *err)
+{
+    /* Addresses that are never read. */
+    static int32_t any_i32[1];
+    static float any_f32[1];
+    struct measure measure;
+    struct scratch scratch;
+    struct cx cx;
+    cx_init_measure(&cx, &measure, &scratch);
+    struct batch b = {.n_rows = max_rows,
+                      .n_seqs = 1,
+                      .n_outputs = max_outputs,
+                      .token = any_i32,
+                      .pos = any_i32,
+                      .kv_idx = any_i32,
+                      .row_seq = any_i32,
+                      .page_table = any_i32,
+                      .page_table_stride = 1,
+                      .kv_pool = any_f32,
+                      .kv = kv,
+                      .out_row = any_i32,
+                      .logits = any_f32};
+    T9_TRY(model_forward(m, &cx, &b, err));
+    *scratch_bytes = scratch.peak;
+    *n_ops = measure.n_ops;
+    return T9_STATUS_OK;
+}

@@ -1,0 +1,145 @@
+/*
+ * model/model_impl.h - private to model/: what an architecture file provides, and the pieces that
+ * the architectures share (reading keys, binding tensors, rotary frequencies, blocks).
+ *
+ * To add an architecture: one file in arch/ that defines a `struct arch`, its line in load.c's
+ * table, a page in docs/models/, and a fixture in the model tests.
+ */
+#ifndef T9_MODEL_MODEL_IMPL_H
+#define T9_MODEL_MODEL_IMPL_H
+
+#include "model/model.h"
+
+/* Sizes beyond these are refused: no released model comes near, and products stay in int32. */
+enum {
+    LAYERS_MAX = 1024,
+    EMBD_MAX = 1 << 18,
+    FF_MAX = 1 << 22,
+    HEADS_MAX = 2048,
+    VOCAB_MAX = 1 << 24,
+    ROPE_MAX = KV_HEAD_DIM_MAX,
+};
+
+typedef enum rope_scaling {
+    ROPE_SCALING_NONE,
+    ROPE_SCALING_LINEAR,
+    ROPE_SCALING_YARN
+} rope_scaling;
+
+struct rope_params {
+    int32_t n_rot; /* rotated dimensions, even */
+    bool neox;
+    rope_scaling scaling;
+    float freq_base;
+    float factor; /* >= 1 by sense, > 0 by check */
+    float original_context;
+    float beta_fast, beta_slow;
+    float log_multiplier; /* YaRN: 0, or the divisor's multiplier */
+    float attn_factor;
+};
+
+struct hparams {
+    int32_t n_layers, n_embd, n_head, n_head_kv, head_dim, context_length;
+    int32_t n_ff_max; /* over layers */
+    int32_t n_vocab;  /* rows of token_embd */
+    float eps;
+    float attn_scale;
+    struct rope_params rope;
+};
+
+/* One transformer block. Biases are in the weights that they belong to. */
+struct layer {
+    int32_t n_ff;
+    const struct weight *attn_norm, *q, *k, *v, *o;
+    const struct weight *q_norm, *k_norm; /* NULL without */
+    const struct weight *ffn_norm, *gate, *up, *down;
+};
+
+struct model {
+    struct model_info info;
+    const struct arch *arch;
+    struct be *be;
+    struct hparams hp;
+    char *name; /* what info.name points to */
+
+    struct weight *weights; /* [n_weights] everything that was loaded */
+    size_t n_weights, weights_cap;
+
+    const struct weight *token_embd, *output_norm, *output; /* output == token_embd when tied */
+    const struct weight *inv_freq;                          /* f32[n_rot / 2] */
+    float rope_magnitude;
+    struct layer *layers; /* [n_layers] */
+};
+
+struct binder;
+
+struct arch {
+    const char *name;
+    /* Reads keys into m->hp; refuses what this architecture cannot honour. */
+    t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
+    /* Loads every tensor. */
+    t9_status (*bind)(struct model *m, struct binder *b, struct t9_err *err);
+    /* Submits the ops of a batch; failures stick in cx. */
+    void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
+};
+extern const struct arch arch_llama, arch_qwen2, arch_qwen3;
+
+/* ---- hparams.c ---- */
+
+/* The keys that all decoder models share, into m->hp; `neox` is the architecture's pairing. Refuses
+ * keys that change the computation and that these architectures do not have (experts, soft-caps,
+ * embedding scale, bidirectional attention, ...). */
+t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct t9_err *err);
+
+/* ---- rope.c ---- */
+
+/* inv_freq[n_rot / 2] and the magnitude of cos and sin. `factors` (length n_rot / 2) divide the
+ * frequencies; NULL = 1. Computed in double. */
+void rope_frequencies(const struct rope_params *p, const float *factors, float *inv_freq,
+                      float *magnitude);
+
+/* ---- load.c: binding ---- */
+
+/* Flags of the bind functions. */
+enum { BIND_REQUIRED = 0, BIND_OPTIONAL = 1 };
+
+/* Loads tensor "blk.<layer>.<name>" ("<name>" for layer < 0) of exactly n_in -> n_out into *out;
+ * NULL when optional and absent. */
+t9_status bind_matrix(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n_in, int32_t n_out, int flags, struct t9_err *err);
+t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n, int flags, struct t9_err *err);
+/* Matrix "<stem>.weight" with bias "<stem>.bias" as bias_flags says; BIND_NO_BIAS leaves a bias to
+ * be reported as unknown. */
+enum { BIND_NO_BIAS = 2 };
+t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
+                      int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err);
+/* token_embd, output_norm, output (tied when absent), rotary frequencies with rope_freqs.weight. */
+t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
+/* The tensors of a block that all architectures here share; see struct block_spec. */
+struct block_spec {
+    int qkv_bias;   /* BIND_REQUIRED, BIND_OPTIONAL or BIND_NO_BIAS */
+    int other_bias; /* of attn_output and the FFN */
+    bool qk_norm;
+};
+t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
+                      struct t9_err *err);
+
+/* ---- blocks.c ---- */
+
+/* x = embedding rows of the batch, angles = its rotary angles. */
+struct trunk {
+    struct view x;      /* [T, n_embd], the residual stream */
+    struct view angles; /* [T, n_rot] */
+};
+struct trunk block_begin(struct cx *cx, const struct model *m, const struct batch *b);
+/* x += Wo attention(norm(x)) for layer il */
+void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+                     const struct trunk *t);
+/* x += down(silu(gate norm(x)) * up norm(x)) */
+void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+               const struct trunk *t);
+/* Final norm and head of the rows in b->out_row. */
+void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
+
+#endif
