@@ -232,6 +232,8 @@ static bool scan_kind(const struct special_set *s, int kind, str text, const str
     size_t end = text.n, to = text.n;
     bool open = false;
     for (size_t i = n_spans; i-- > 0;) {
+        if (!spans[i].text.n)
+            continue;
         bool allowed =
             kind == SPECIAL_CONTROL ? spans[i].parse_control : spans[i].parse_user_defined;
         if (allowed && !open)

@@ -1,0 +1,213 @@
+/*
+ * Tests of tokenizer/pretok.c: the hand-written scanners against the regular expressions
+ * themselves, run by PCRE2 over random text, and long runs.
+ */
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "toy.h"
+
+#include "base/mem.h"
+
+#include <pcre2.h>
+
+/* PCRE2's \s and \S differ from White_Space at U+180E, so the class is written out. */
+#define WS                                                                                         \
+    "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
+    "\\x{205f}\\x{3000}"
+#define TAIL "[" WS "]+(?![^" WS "])|[" WS "]+"
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" TAIL
+#define LLAMA3(numbers)                                                                            \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS               \
+    "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" TAIL
+
+static uint32_t rng_state = 5;
+static uint32_t rng(uint32_t below)
+{
+    rng_state = rng_state * 1664525U + 1013904223U;
+    return (rng_state >> 8) % below;
+}
+
+static const char *const letters[] = {
+    "a",
+    "S",
+    "t",
+    "'",
+    "'",
+    "s",
+    "re",
+    "VE",
+    "ll",
+    "d",
+    "1",
+    "2",
+    " ",
+    " ",
+    " ",
+    "\n",
+    "\r",
+    "\t",
+    "!",
+    "-",
+    "é",
+    "ß",
+    "ſ",
+    "中",
+    "あ",
+    "ा",
+    "٣",
+    "Ⅷ",
+    "½",
+    "😀",
+    "\xC2\xA0",
+    "\xE3\x80\x80",
+    "\xE1\xA0\x8E",
+    "\xC2\x85",
+    "\xCC\x81",
+    "_",
+    "''",
+    "  ",
+    "\n\n",
+    "\xEF\xBB\xBF",
+};
+
+static struct uniclass u;
+
+static int setup(void **state)
+{
+    (void)state;
+    return uniclass_init(&u, NULL) != T9_STATUS_OK;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    uniclass_deinit(&u);
+    return 0;
+}
+
+static pcre2_code *compile(const char *pattern)
+{
+    int code;
+    PCRE2_SIZE at;
+    pcre2_code *re = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED,
+                                   PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED, &code, &at, NULL);
+    assert_non_null(re);
+    return re;
+}
+
+static void compare(const char *name, const char *pattern)
+{
+    const struct pretok_rule *r = pretok_find(str_from(name));
+    assert_non_null(r);
+    pcre2_code *re = compile(pattern);
+    pcre2_code *digit = compile("\\p{N}");
+    pcre2_match_data *md = pcre2_match_data_create(8, NULL);
+    for (int round = 0; round < 20000; round++) {
+        char text[200];
+        size_t n = 0;
+        for (uint32_t k = 1 + rng(24); k; k--) {
+            const char *l = letters[rng((uint32_t)T9_COUNT(letters))];
+            memcpy(text + n, l, strlen(l));
+            n += strlen(l);
+        }
+        for (size_t pos = 0; pos < n;) {
+            /* With isolated numbers the pattern sees only the stretch up to the next one. */
+            size_t lim = n;
+            if (r->isolate_numbers) {
+                for (lim = pos; lim < n; lim++) {
+                    if (pcre2_match(digit, (PCRE2_SPTR)text, n, lim, PCRE2_NO_UTF_CHECK, md, NULL) >
+                            0 &&
+                        ((unsigned char)text[lim] & 0xC0) != 0x80)
+                        break;
+                }
+                if (lim == pos) {
+                    pcre2_match(digit, (PCRE2_SPTR)text, n, pos, 0, md, NULL);
+                    lim = pcre2_get_ovector_pointer(md)[1];
+                }
+            }
+            int rc = pcre2_match(re, (PCRE2_SPTR)text, lim, pos, 0, md, NULL);
+            assert_true(rc > 0);
+            size_t want = pcre2_get_ovector_pointer(md)[1];
+            size_t got = pretok_next(r, &u, (str){text, n}, pos);
+            if (got != want)
+                fail_msg("%s: at %zu of \"%.*s\": %zu, not %zu", name, pos, (int)n, text, got,
+                         want);
+            pos = got;
+        }
+    }
+    pcre2_match_data_free(md);
+    pcre2_code_free(re);
+    pcre2_code_free(digit);
+}
+
+static void test_gpt2(void **state)
+{
+    (void)state;
+    compare("gpt-2", GPT2);
+    compare("default", GPT2);
+}
+
+static void test_smollm(void **state)
+{
+    (void)state;
+    compare("smollm", GPT2);
+}
+
+static void test_qwen2(void **state)
+{
+    (void)state;
+    compare("qwen2", LLAMA3("\\p{N}"));
+    compare("deepseek-r1-qwen", LLAMA3("\\p{N}"));
+}
+
+static void test_llama3(void **state)
+{
+    (void)state;
+    compare("llama-bpe", LLAMA3("\\p{N}{1,3}"));
+    compare("llama3", LLAMA3("\\p{N}{1,3}"));
+    compare("llama-v3", LLAMA3("\\p{N}{1,3}"));
+}
+
+/* A million characters of one class are one forward scan; malformed bytes are symbols. */
+static void test_long_runs(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"gpt-2", "smollm", "qwen2", "llama-bpe"};
+    enum { N = 1 << 20 };
+    char *text = mem_alloc(N);
+    for (size_t k = 0; k < T9_COUNT(names); k++) {
+        const struct pretok_rule *r = pretok_find(str_from(names[k]));
+        memset(text, 'x', N);
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
+        memset(text, ' ', N);
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
+        text[N - 1] = 'x';
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N - 2);
+        memset(text, 0xFF, N);
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
+        memset(text, '\n', N);
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
+    }
+    mem_free(text);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    assert_null(pretok_find(STR("no-such")));
+    assert_null(pretok_find(STR("")));
+    struct buf b;
+    buf_init(&b, 1000);
+    pretok_names(&b);
+    assert_true(str_find(buf_str(&b), STR("llama-bpe, llama3"), 0) != (size_t)-1);
+    buf_deinit(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_gpt2),      cmocka_unit_test(test_smollm),
+        cmocka_unit_test(test_qwen2),     cmocka_unit_test(test_llama3),
+        cmocka_unit_test(test_long_runs), cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
