@@ -23,9 +23,9 @@
 struct be;
 
 struct be_params {
-    int n_threads;   /* 0: all CPUs this process may use */
-    const char *isa; /* cpu only: NULL = best available, else "avx512", "avx2" or "scalar"; refused
-                        when this machine lacks it */
+    int n_threads;    /* 0: all CPUs this process may use */
+    const char *isa;  /* cpu only: NULL = best available, else "avx512", "avx2" or "scalar"; refused
+                         when this machine lacks it */
     int32_t max_rows; /* largest number of rows in one op (sizes shared work buffers); >= 1 */
     int32_t max_cols; /* largest n_in of any weight; 0: set by weights as they load */
 };
@@ -49,9 +49,9 @@ struct weight_src {
     t9_status (*read)(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err);
     void *ctx;
 };
-/* Matrix for op_matmul and op_embed_rows, in the backend's own layout; bits per weight stay what they
- * were. UNSUPPORTED names tensor and type when the backend has no path for it. Reads in slices, so
- * peak memory is the weight plus a few MB. */
+/* Matrix for op_matmul and op_embed_rows, in the backend's own layout; bits per weight stay what
+ * they were. UNSUPPORTED names tensor and type when the backend has no path for it. Reads in
+ * slices, so peak memory is the weight plus a few MB. */
 t9_status be_weight_load(struct be *be, struct weight *out, const struct weight_src *src,
                          struct t9_err *err);
 /* f32 vector of n_in * n_out values; accepts F32, F16 and BF16. */
@@ -59,14 +59,16 @@ t9_status be_vector_load(struct be *be, struct weight *out, const struct weight_
                          struct t9_err *err);
 void be_weight_free(struct be *be, struct weight *w); /* accepts a zeroed weight */
 
-/* Address space without memory behind it until it is touched (page pool, scratch); 2 MiB aligned. */
+/* Address space without memory behind it until it is touched (page pool, scratch); 2 MiB aligned.
+ */
 t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err *err);
 /* Gives the memory behind [p, p + n) back; reading it again gives zeros. */
 void be_decommit(struct be *be, void *p, size_t size_bytes);
 void be_unreserve(struct be *be, void *p, size_t size_bytes);
 
-/* Runs n ops in order and returns when all are done. No allocation, no lock, no I/O (P5). Fails only
- * when an op's shapes are inconsistent (a programmer error, found before anything is written). */
+/* Runs n ops in order and returns when all are done. No allocation, no lock, no I/O (P5). Fails
+ * only when an op's shapes are inconsistent (a programmer error, found before anything is written).
+ */
 t9_status be_run(struct be *be, const struct op *ops, size_t n, struct t9_err *err);
 
 /* ---- sinks (backend/sink_*.c) ---- */
@@ -91,8 +93,8 @@ struct measure {
 void cx_init_measure(struct cx *cx, struct measure *m, struct scratch *scratch);
 
 /* compare: runs each op on `be`, then on `other` with copies of what it writes (KV pages too), and
- * stops at the first op whose relative error exceeds `tolerance` (0 = bit for bit). The message names
- * layer, op, row and column. The weights of `be` are translated by `other_weight`. */
+ * stops at the first op whose relative error exceeds `tolerance` (0 = bit for bit). The message
+ * names layer, op, row and column. The weights of `be` are translated by `other_weight`. */
 struct compare {
     struct be *be, *other;
     const struct weight *(*other_weight)(void *ctx, const struct weight *w);

@@ -14,11 +14,11 @@
 
 struct be_task {
     int ith, nth;
-    void *shared;       /* work buffer all workers see (int8 activations, attention partials) */
+    void *shared; /* work buffer all workers see (int8 activations, attention partials) */
     size_t shared_bytes;
-    void *local;        /* work buffer of this worker */
+    void *local; /* work buffer of this worker */
     size_t local_bytes;
-    void *pool;         /* for be_barrier */
+    void *pool; /* for be_barrier */
 };
 void be_barrier(struct be_task *t); /* returns at once when nth == 1 */
 

@@ -5,7 +5,8 @@
  *     page = layer 0 | layer 1 | ...        layer = K | V
  *     K    = [n_head_kv][head_dim][32]      transposed: the 32 keys of a block are SIMD lanes
  *     V    = [n_head_kv][32][head_dim]      the head's dimensions are SIMD lanes
- * Absolute blocks of 32 keys are also the blocks of the attention's definition, so a block is a page.
+ * Absolute blocks of 32 keys are also the blocks of the attention's definition, so a block is a
+ * page.
  */
 #ifndef T9_BACKEND_KV_GEOM_H
 #define T9_BACKEND_KV_GEOM_H

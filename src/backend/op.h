@@ -2,9 +2,9 @@
  * backend/op.h - the op list, the op record, and the typed builders that model code calls.
  *
  * A model's forward function calls builders (`op_rmsnorm(cx, ...)`); each fills one fixed-size
- * record and hands it to the context's sink (decision D2). What the sink does (run, record, measure,
- * compare) is not the model's affair. A builder never computes, allocates or fails loudly: the first
- * failure sticks in cx->status and later builders do nothing.
+ * record and hands it to the context's sink (decision D2). What the sink does (run, record,
+ * measure, compare) is not the model's affair. A builder never computes, allocates or fails loudly:
+ * the first failure sticks in cx->status and later builders do nothing.
  *
  * Host numbers in a record depend only on the model and the batch size. Positions, page tables and
  * token ids live in buffers that a record points to. All matrices are row-major, the last dimension
@@ -88,8 +88,8 @@ typedef enum act_kind { ACT_SILU, ACT_GELU_TANH } act_kind;
 
 /*
  * One op. Which fields a kind uses is said at its builder below. dst[] are written (ACCUMULATE also
- * reads dst[0]); src[] and w[] are only read; QK_NORM_ROPE_STORE also writes KV pages (kv_write) and
- * ATTN_PAGED reads them (kv_read): side effects are declared for the record and compare sinks.
+ * reads dst[0]); src[] and w[] are only read; QK_NORM_ROPE_STORE also writes KV pages (kv_write)
+ * and ATTN_PAGED reads them (kv_read): side effects are declared for the record and compare sinks.
  */
 struct op {
     uint8_t kind, n_dst, n_src, n_w;
@@ -141,10 +141,11 @@ void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view 
                    const struct weight *w);
 /* dst[R, D] = src[rows[r], :].   dst0, src0 = src, src1 = rows i32[R] */
 void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows);
-/* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps */
+/* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps
+ */
 void op_rmsnorm(struct cx *cx, struct view dst, struct view src, const struct weight *w, float eps);
-/* dst_k[T, n_out_k] = W_k x (+ bias_k) for k < n (1..3): several products share x [T, n_in], so that
- * its int8 form is made once.   dst0..2, src0, w0..2 */
+/* dst_k[T, n_out_k] = W_k x (+ bias_k) for k < n (1..3): several products share x [T, n_in], so
+ * that its int8 form is made once.   dst0..2, src0, w0..2 */
 void op_matmul(struct cx *cx, const struct view *dst, struct view src,
                const struct weight *const *w, int n);
 /* dst[T, n_out] += W x (+ bias): the residual add of a block. */
@@ -163,11 +164,12 @@ struct op_rope_store {
     struct view row_seq;    /* i32[T]: batch-local sequence (src4) */
     struct view page_table; /* i32[S, stride] page ids (src5) */
     struct view pool;       /* base of the page pool (src6) */
-    const struct weight *q_norm, *k_norm; /* f32[d] per-head RMS norm before RoPE, or NULL (w0, w1) */
+    const struct weight *q_norm,
+        *k_norm; /* f32[d] per-head RMS norm before RoPE, or NULL (w0, w1) */
     const struct kv_geom *kv;
     int32_t n_head, n_rot, kv_layer; /* i0, i1, i2 */
     bool neox;
-    float eps;     /* f0 */
+    float eps; /* f0 */
 };
 /* Per head: q, k = norm (when given) then rotate the first n_rot dims; k and v go to their page as
  * kv->type. A row with kv_idx < 0 is padding and stores nothing. */
@@ -185,7 +187,8 @@ struct op_attn {
     int32_t window;           /* i2; 0 = none, else keys with kv_idx - j < window */
     float scale;              /* f0 */
 };
-/* Softmax attention of each row over its sequence's pages; GQA head h reads KV head h / (H / Hk). */
+/* Softmax attention of each row over its sequence's pages; GQA head h reads KV head h / (H / Hk).
+ */
 void op_attn_paged(struct cx *cx, const struct op_attn *a);
 /* dst[T, F] = act(gate) * up. dst may alias gate or up.   dst0, src0 = gate, src1 = up, i0 = act */
 void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act);

@@ -58,6 +58,12 @@ int32_t engine_max_length(const struct engine *e);
 /* Any thread, no lock shared with the step. */
 void engine_stats_read(const struct engine *e, struct engine_stats *out);
 
+/* For tests of P1: called on the engine thread with every row of logits before anything changes it.
+ * `position` is the index of the token that the row predicts. Set before the first submit. */
+typedef void (*engine_logits_hook)(void *ctx, const struct request *r, int32_t position,
+                                   const float *logits, int32_t n_vocab);
+void engine_set_logits_hook(struct engine *e, engine_logits_hook hook, void *ctx);
+
 /* ---- whole-prompt evaluation for `eval`, `perplexity` and tests: no scheduler, same forward ---- */
 struct eval_params {
     struct model *model;
