@@ -21,14 +21,15 @@ struct kv_pool_stats {
     uint64_t page_bytes;
 };
 
-/* As many pages as fit budget_bytes (at least one, else INVALID with the smallest useful budget). */
+/* As many pages as fit budget_bytes (at least one, else INVALID with the smallest useful budget).
+ */
 t9_status kv_pool_new(struct kv_pool **out, struct be *be, const struct kv_geom *geom,
                       uint64_t budget_bytes, struct t9_err *err);
 void kv_pool_free(struct kv_pool *p);
 void *kv_pool_base(const struct kv_pool *p);
 const struct kv_geom *kv_pool_geom(const struct kv_pool *p);
-/* A page id, or -1 when all are used. Its memory may hold an earlier owner's values: attention never
- * reads beyond the tokens a sequence wrote. */
+/* A page id, or -1 when all are used. Its memory may hold an earlier owner's values: attention
+ * never reads beyond the tokens a sequence wrote. */
 int32_t kv_page_alloc(struct kv_pool *p);
 void kv_page_free(struct kv_pool *p, int32_t page);
 /* Gives the memory of unused pages back to the system; called when the engine is idle. */

@@ -3,8 +3,8 @@
  *
  * Random numbers come from Philox4x32-10 (Salmon et al. 2011) keyed by (seed, choice) with the
  * position as counter (decision D13): the n-th token of a request depends on nothing else. All sums
- * run in a fixed order and every tie goes to the lower token id, so the same logits and seed give the
- * same token on any machine and in any batch.
+ * run in a fixed order and every tie goes to the lower token id, so the same logits and seed give
+ * the same token on any machine and in any batch.
  *
  * Order: temperature, then min_p, top_k, top_p (each over what the one before left), then the draw.
  */

@@ -31,8 +31,8 @@
 struct jinja_template;
 
 #define JINJA_SOURCE_BYTES_MAX ((size_t)2 << 20)
-#define JINJA_NODES_MAX 400000u
-#define JINJA_NESTING_MAX 150u /* of blocks and of expressions, while parsing */
+#define JINJA_NODES_MAX        400000u
+#define JINJA_NESTING_MAX      150u /* of blocks and of expressions, while parsing */
 
 /* Parses `source` (UTF-8; copied). Free with jinja_free. A syntax error is INVALID with the line
  * number; a tag, filter or test that we don't have is UNSUPPORTED (unknown ones fail here, at load,
@@ -40,8 +40,8 @@ struct jinja_template;
 t9_status jinja_parse(struct jinja_template **out, str source, struct t9_err *err);
 void jinja_free(struct jinja_template *t); /* NULL allowed */
 
-/* Whether the template mentions `name` as a variable, attribute, keyword or string constant ("tools",
- * "enable_thinking", "reasoning_content"): a cheap hint of what it can use, no proof. */
+/* Whether the template mentions `name` as a variable, attribute, keyword or string constant
+ * ("tools", "enable_thinking", "reasoning_content"): a cheap hint of what it can use, no proof. */
 bool jinja_mentions(const struct jinja_template *t, const char *name);
 
 enum {
