@@ -23,15 +23,15 @@
 struct engine;
 
 struct engine_params {
-    struct model *model;       /* all three outlive the engine */
+    struct model *model; /* all three outlive the engine */
     struct be *be;
     const struct vocab *vocab; /* end-of-generation tokens */
     kv_type kv_type;
-    uint64_t kv_bytes;    /* page pool budget */
-    int32_t max_length;   /* tokens of one request, prompt and reply; 0: the model's own limit */
-    int32_t max_batch;    /* sequences running at once */
-    int32_t step_tokens;  /* rows of one step at most (prefill chunk + decode rows) */
-    int32_t queue_cap;    /* waiting requests; beyond it engine_submit answers BUSY */
+    uint64_t kv_bytes;   /* page pool budget */
+    int32_t max_length;  /* tokens of one request, prompt and reply; 0: the model's own limit */
+    int32_t max_batch;   /* sequences running at once */
+    int32_t step_tokens; /* rows of one step at most (prefill chunk + decode rows) */
+    int32_t queue_cap;   /* waiting requests; beyond it engine_submit answers BUSY */
 };
 
 void engine_params_init(struct engine_params *p); /* max_batch 16, step_tokens 256, queue_cap 256 */
@@ -40,9 +40,9 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
 /* Cancels what runs, joins the thread, frees. Requests still submitted end with CANCELLED first. */
 void engine_free(struct engine *e);
 
-/* Any thread; never blocks. INVALID when prompt + 1 token exceed the limit (names prompt tokens, limit
- * and the ways out) or can never fit the pool; BUSY when the queue is full. max_tokens is clamped by
- * the caller with engine_max_tokens first. */
+/* Any thread; never blocks. INVALID when prompt + 1 token exceed the limit (names prompt tokens,
+ * limit and the ways out) or can never fit the pool; BUSY when the queue is full. max_tokens is
+ * clamped by the caller with engine_max_tokens first. */
 t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err);
 /* Any thread: sets the flag and wakes the engine; the sequence stops within two steps. */
 void engine_cancel(struct engine *e, struct request *r);
@@ -64,7 +64,8 @@ typedef void (*engine_logits_hook)(void *ctx, const struct request *r, int32_t p
                                    const float *logits, int32_t n_vocab);
 void engine_set_logits_hook(struct engine *e, engine_logits_hook hook, void *ctx);
 
-/* ---- whole-prompt evaluation for `eval`, `perplexity` and tests: no scheduler, same forward ---- */
+/* ---- whole-prompt evaluation for `eval`, `perplexity` and tests: no scheduler, same forward ----
+ */
 struct eval_params {
     struct model *model;
     struct be *be;

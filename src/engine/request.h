@@ -1,6 +1,6 @@
 /*
- * engine/request.h - THE internal request and event types (decisions D14, D15): tokens, sampling and
- * limits; no JSON, no protocol name, no socket.
+ * engine/request.h - THE internal request and event types (decisions D14, D15): tokens, sampling
+ * and limits; no JSON, no protocol name, no socket.
  *
  * Life: a caller allocates a request (request_new), fills the plain fields, submits it
  * (engine_submit); from then on the engine owns the fields marked [engine] until the DONE or ERROR
@@ -55,7 +55,9 @@ struct request {
     /* Called by the engine thread when something new can be read. Must not block, allocate or take
      * a lock: post `req` to a ring. May be NULL (then use engine_wait). Calls may be coalesced by
      * `notified`, but for the one after `finish` was stored: that one is always made, and it is the
-     * last time that the engine touches the request, so the reader may free it from then on. */
+     * last time that the engine touches the request, so the reader may free it from then on. Inside
+     * the call, finish != FINISH_REASON_NONE tells that it is that one. Without a notify function
+     * the store of `finish` is the last touch. */
     void (*notify)(void *ctx, struct request *req);
     void *notify_ctx;
 
@@ -63,18 +65,19 @@ struct request {
     atomic_bool cancel; /* looked at in every step */
 
     /* ---- written by the engine, readable by any thread ---- */
-    _Atomic int32_t state;      /* req_state */
+    _Atomic int32_t state;       /* req_state */
     _Atomic int32_t n_prefilled; /* prompt tokens computed or reused so far */
-    _Atomic int32_t n_cached;   /* prompt tokens taken from the cache */
-    _Atomic int32_t n_tokens;   /* tokens in the log; release-stored after the token */
-    _Atomic int32_t finish;     /* finish_reason; release-stored last: then all else is final */
+    _Atomic int32_t n_cached;    /* prompt tokens taken from the cache */
+    _Atomic int32_t n_tokens;    /* tokens in the log; release-stored after the token */
+    _Atomic int32_t finish;      /* finish_reason; release-stored last: then all else is final */
     struct req_clocks clocks;
-    int32_t *tokens;            /* the token log, [max_tokens] */
-    struct t9_err error;        /* valid once finish == FINISH_REASON_ERROR */
+    int32_t *tokens;     /* the token log, [max_tokens] */
+    struct t9_err error; /* valid once finish == FINISH_REASON_ERROR */
 
-    struct request *next;   /* [engine] queue link */
-    void *engine_private;   /* [engine] sequence slot */
-    atomic_bool notified;   /* a notification is pending: set by the engine, cleared by the reader */
+    struct request *next; /* [engine] queue link */
+    void *engine_private; /* [engine] sequence slot */
+    /* A notification is pending: set by the engine; whoever takes it clears this, then reads. */
+    atomic_bool notified;
 };
 
 /* Zeroed request with defaults, and a token log for max_tokens. NULL-safe free. The prompt is not
@@ -105,8 +108,8 @@ struct event_cursor {
     bool admitted, ended;
     int32_t n_prefilled, n_tokens;
 };
-/* Next event for this reader, never blocks. After DONE or ERROR always EVENT_NONE. Tokens come before
- * DONE. Slow readers get several tokens in one event. */
+/* Next event for this reader, never blocks. After DONE or ERROR always EVENT_NONE. Tokens come
+ * before DONE. Slow readers get several tokens in one event. */
 struct event request_next(struct request *r, struct event_cursor *c);
 
 const char *finish_reason_name(finish_reason r);

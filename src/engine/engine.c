@@ -1,0 +1,259 @@
+/*
+ * engine/engine.c - what other threads call: starting and ending the engine, submitting,
+ * cancelling, waiting. Nothing here touches a sequence; requests go through the ring to loop.c.
+ */
+#include "engine/engine.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "engine/internal.h"
+
+#include <limits.h>
+
+enum {
+    MAX_BATCH_MAX = 1024,
+    STEP_TOKENS_MAX = 65536,
+    QUEUE_CAP_MAX = 1 << 20,
+};
+
+void engine_params_init(struct engine_params *p)
+{
+    *p = (struct engine_params){
+        .kv_type = KV_TYPE_F16, .max_batch = 16, .step_tokens = 256, .queue_cap = 256};
+}
+
+static t9_status check_range(const char *name, int32_t v, int32_t max, struct t9_err *err)
+{
+    if (v >= 1 && v <= max)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_INVALID, "engine: %s must be within 1 and %d, got %d", name, max,
+                   v);
+}
+
+static t9_status check_params(const struct engine_params *p, struct t9_err *err)
+{
+    T9_TRY(check_range("max_batch", p->max_batch, MAX_BATCH_MAX, err));
+    T9_TRY(check_range("step_tokens", p->step_tokens, STEP_TOKENS_MAX, err));
+    T9_TRY(check_range("queue_cap", p->queue_cap, QUEUE_CAP_MAX, err));
+    if (p->max_length != 0)
+        T9_TRY(check_range("max_length", p->max_length, INT32_MAX - KV_PAGE_TOKENS, err));
+    return T9_STATUS_OK;
+}
+
+/* Everything that a step uses, sized by the step and the pool's budget. */
+static t9_status alloc_step(struct engine *e, struct t9_err *err)
+{
+    const struct engine_params *p = &e->p;
+    T9_TRY(model_kv_geom(p->model, p->kv_type, &e->geom, err));
+    T9_TRY(kv_pool_new(&e->pool, p->be, &e->geom, p->kv_bytes, err));
+    int64_t pool_tokens = (int64_t)kv_pool_stats(e->pool).pages_total * KV_PAGE_TOKENS;
+    e->max_length = p->max_length > 0 ? p->max_length : e->info->context_length;
+    if (e->max_length < 2 || e->max_length > pool_tokens)
+        e->max_length = pool_tokens > INT32_MAX - KV_PAGE_TOKENS ? INT32_MAX - KV_PAGE_TOKENS
+                                                                 : (int32_t)pool_tokens;
+    int32_t outputs = p->max_batch < p->step_tokens ? p->max_batch : p->step_tokens;
+    struct batch_limits limits = {.rows = p->step_tokens,
+                                  .outputs = outputs,
+                                  .seqs = p->max_batch,
+                                  .pages = sched_pages(e->max_length),
+                                  .n_vocab = e->info->n_vocab};
+    T9_TRY(batch_buf_init(&e->batch, p->be, &limits, &e->geom, kv_pool_base(e->pool), err));
+    /* An output matrix may be padded beyond the vocabulary; such rows are no tokens. */
+    e->n_sampled_vocab = e->info->n_vocab;
+    if ((int64_t)p->vocab->n_tokens < e->n_sampled_vocab)
+        e->n_sampled_vocab = (int32_t)p->vocab->n_tokens;
+    T9_TRY(sampler_new(&e->sampler, e->n_sampled_vocab, err));
+    size_t scratch_bytes;
+    size_t n_ops;
+    T9_TRY(model_measure(p->model, &e->geom, p->step_tokens, outputs, &scratch_bytes, &n_ops, err));
+    T9_TRY(tape_init(&e->tape, n_ops, err));
+    void *mem;
+    T9_TRY(be_reserve(p->be, scratch_bytes ? scratch_bytes : 1, &mem, err));
+    e->scratch = (struct scratch){.base = mem, .cap = scratch_bytes ? scratch_bytes : 1};
+    e->seqs = mem_calloc((size_t)p->max_batch, sizeof *e->seqs);
+    e->sched = mem_calloc((size_t)p->max_batch, sizeof *e->sched);
+    if (!e->seqs || !e->sched)
+        return t9_fail(err, T9_STATUS_NOMEM, "engine: out of memory");
+    return ring_new(&e->ring, (size_t)p->queue_cap, err);
+}
+
+static void free_all(struct engine *e)
+{
+    ring_free(e->ring);
+    mem_free(e->sched);
+    mem_free(e->seqs);
+    if (e->scratch.base)
+        be_unreserve(e->p.be, e->scratch.base, e->scratch.cap);
+    tape_deinit(&e->tape);
+    sampler_free(e->sampler);
+    batch_buf_deinit(&e->batch);
+    kv_pool_free(e->pool);
+    mem_free(e);
+}
+
+static bool has_started(void *ctx)
+{
+    struct engine *e = ctx;
+    return atomic_load(&e->started) != 0;
+}
+
+t9_status engine_new(struct engine **out, const struct engine_params *p, struct t9_err *err)
+{
+    *out = NULL;
+    T9_TRY(check_params(p, err));
+    struct engine *e = mem_calloc(1, sizeof *e);
+    if (!e)
+        return t9_fail(err, T9_STATUS_NOMEM, "engine: out of memory");
+    e->p = *p;
+    e->info = model_info(p->model);
+    t9_status st = alloc_step(e, err);
+    if (st == T9_STATUS_OK)
+        st = thread_start(&e->thread, "t9-engine", loop_main, e, err);
+    if (st == T9_STATUS_OK) {
+        (void)signal_wait(&e->signal, has_started, e, -1);
+        if (atomic_load(&e->started) < 0) {
+            thread_join(&e->thread);
+            st = t9_fail(err, e->fail_err.code, "%s", e->fail_err.msg);
+        }
+    }
+    if (st != T9_STATUS_OK) {
+        free_all(e);
+        return st;
+    }
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    LOG_INFO(
+        "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
+        e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
+    *out = e;
+    return T9_STATUS_OK;
+}
+
+void engine_free(struct engine *e)
+{
+    if (!e)
+        return;
+    atomic_store(&e->stopping, true);
+    ring_wake(e->ring);
+    thread_join(&e->thread);
+    /* A submit that overlapped with the thread's end. */
+    for (struct request *r; (r = ring_pop(e->ring)) != NULL;) {
+        atomic_fetch_sub(&e->n_waiting, 1);
+        loop_end_request(e, r, FINISH_REASON_CANCELLED, NULL);
+    }
+    free_all(e);
+}
+
+int32_t engine_max_length(const struct engine *e)
+{
+    return e->max_length;
+}
+
+int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt)
+{
+    return n_prompt < 1 || n_prompt >= e->max_length ? 0 : e->max_length - n_prompt;
+}
+
+static t9_status check_request(const struct engine *e, const struct request *r, struct t9_err *err)
+{
+    if (r->n_prompt < 1 || !r->prompt)
+        return t9_fail(err, T9_STATUS_INVALID, "the prompt is empty: at least one token is needed");
+    int32_t room = engine_max_tokens(e, r->n_prompt);
+    if (room < 1)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "the prompt has %d tokens; the limit is %d for prompt and reply together. "
+                       "Shorten the conversation, or raise --max-length or the KV cache budget",
+                       r->n_prompt, e->max_length);
+    if (r->max_tokens < 1 || r->max_tokens > room)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "max_tokens is %d; with a prompt of %d tokens and a limit of %d it must be "
+                       "within 1 and %d",
+                       r->max_tokens, r->n_prompt, e->max_length, room);
+    for (int32_t i = 0; i < r->n_prompt; i++) {
+        if (r->prompt[i] < 0 || r->prompt[i] >= e->info->n_vocab)
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "token %d of the prompt is %d; the model knows tokens 0 to %d", i,
+                           r->prompt[i], e->info->n_vocab - 1);
+    }
+    return sample_params_check(&r->sampling, err);
+}
+
+/* Why nothing is taken at the moment, if so. */
+static t9_status check_open(const struct engine *e, struct t9_err *err)
+{
+    if (atomic_load_explicit(&e->failed, memory_order_acquire))
+        return t9_fail(err, T9_STATUS_INTERNAL, "the engine has failed: %s", e->fail_err.msg);
+    if (atomic_load(&e->draining) || atomic_load(&e->stopping))
+        return t9_fail(err, T9_STATUS_BUSY, "the server is shutting down and takes no requests");
+    return T9_STATUS_OK;
+}
+
+t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
+{
+    T9_TRY(check_request(e, r, err));
+    /* Counted before the look at `draining`: a drain that does not see the count is seen here. */
+    atomic_fetch_add(&e->n_open, 1);
+    int32_t n_waiting = atomic_fetch_add(&e->n_waiting, 1);
+    t9_status st = check_open(e, err);
+    if (st == T9_STATUS_OK && n_waiting >= e->p.queue_cap)
+        st = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again later",
+                     n_waiting);
+    if (st == T9_STATUS_OK) {
+        atomic_store_explicit(&r->state, REQ_STATE_WAITING, memory_order_relaxed);
+        atomic_store_explicit(&r->clocks.queued, clock_now_ns(), memory_order_relaxed);
+        if (ring_push(e->ring, r))
+            return T9_STATUS_OK;
+        st = t9_fail(err, T9_STATUS_BUSY, "the queue is full; try again later");
+    }
+    atomic_fetch_sub(&e->n_waiting, 1);
+    atomic_fetch_sub(&e->n_open, 1);
+    signal_raise(&e->signal);
+    return st;
+}
+
+void engine_cancel(struct engine *e, struct request *r)
+{
+    atomic_store(&r->cancel, true);
+    ring_wake(e->ring);
+}
+
+void engine_set_logits_hook(struct engine *e, engine_logits_hook hook, void *ctx)
+{
+    e->hook_ctx = ctx;
+    e->hook = hook;
+}
+
+struct wait_ctx {
+    struct request *r;
+    const struct event_cursor *c;
+};
+
+static bool has_event(void *ctx)
+{
+    const struct wait_ctx *w = ctx;
+    const struct request *r = w->r;
+    if (w->c->ended || atomic_load_explicit(&r->finish, memory_order_acquire) != FINISH_REASON_NONE)
+        return true;
+    return (!w->c->admitted &&
+            atomic_load_explicit(&r->clocks.admitted, memory_order_acquire) != 0) ||
+           atomic_load_explicit(&r->n_prefilled, memory_order_relaxed) > w->c->n_prefilled ||
+           atomic_load_explicit(&r->n_tokens, memory_order_acquire) > w->c->n_tokens;
+}
+
+bool engine_wait(struct engine *e, struct request *r, const struct event_cursor *c, int timeout_ms)
+{
+    struct wait_ctx w = {r, c};
+    return signal_wait(&e->signal, has_event, &w, timeout_ms);
+}
+
+static bool all_ended(void *ctx)
+{
+    struct engine *e = ctx;
+    return atomic_load(&e->n_open) == 0;
+}
+
+bool engine_drain(struct engine *e, int timeout_ms)
+{
+    atomic_store(&e->draining, true);
+    return signal_wait(&e->signal, all_ended, e, timeout_ms);
+}

@@ -1,0 +1,94 @@
+/*
+ * engine/stats.c - counters and histograms. Written by the engine thread alone, so an addition is a
+ * relaxed load and a relaxed store; read by any thread.
+ */
+#include "engine/stats.h"
+
+#include "engine/internal.h"
+
+const double STATS_BUCKET_MS[15] = {1,   2,    5,    10,   20,    50,    100,  200,
+                                    500, 1000, 2000, 5000, 10000, 30000, 60000};
+
+static uint64_t get(const _Atomic uint64_t *c)
+{
+    return atomic_load_explicit(c, memory_order_relaxed);
+}
+
+void stats_count(_Atomic uint64_t *counter, uint64_t n)
+{
+    atomic_store_explicit(counter, get(counter) + n, memory_order_relaxed);
+}
+
+static void observe(_Atomic uint64_t *buckets, uint64_t ns)
+{
+    size_t i = 0;
+    while (i < T9_COUNT(STATS_BUCKET_MS) && (double)ns > STATS_BUCKET_MS[i] * 1e6)
+        i++;
+    stats_count(&buckets[i], 1);
+}
+
+void stats_ttft(struct engine_counters *n, uint64_t ns)
+{
+    observe(n->ttft_bucket, ns);
+    stats_count(&n->ttft_count, 1);
+    stats_count(&n->ttft_sum_ns, ns);
+}
+
+void stats_gap(struct engine_counters *n, uint64_t ns)
+{
+    observe(n->gap_bucket, ns);
+    stats_count(&n->gap_count, 1);
+    stats_count(&n->gap_sum_ns, ns);
+}
+
+/* Adds the length of a phase that was begun and ended. */
+static void phase(_Atomic uint64_t *sum, uint64_t begin_ns, uint64_t end_ns)
+{
+    if (begin_ns != 0 && end_ns > begin_ns)
+        stats_count(sum, end_ns - begin_ns);
+}
+
+void stats_ended(struct engine_counters *n, const struct request *r, finish_reason reason)
+{
+    uint64_t admitted = get(&r->clocks.admitted);
+    uint64_t prefilled = get(&r->clocks.prefilled);
+    stats_count(&n->requests_ended[reason], 1);
+    phase(&n->queue_ns, get(&r->clocks.queued), admitted);
+    phase(&n->prefill_ns, admitted, prefilled);
+    phase(&n->decode_ns, prefilled, get(&r->clocks.last_token));
+}
+
+void engine_stats_read(const struct engine *e, struct engine_stats *out)
+{
+    const struct engine_counters *n = &e->n;
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    *out = (struct engine_stats){
+        .running = atomic_load_explicit(&e->n_running, memory_order_relaxed),
+        .waiting = atomic_load_explicit(&e->n_waiting, memory_order_relaxed),
+        .kv_pages_total = kv.pages_total,
+        .kv_pages_used = kv.pages_used,
+        .kv_page_bytes = kv.page_bytes,
+        .steps = get(&n->steps),
+        .rows = get(&n->rows),
+        .prompt_tokens = get(&n->prompt_tokens),
+        .cached_tokens = get(&n->cached_tokens),
+        .generated_tokens = get(&n->generated_tokens),
+        .requests_admitted = get(&n->requests_admitted),
+        .requests_stop = get(&n->requests_ended[FINISH_REASON_STOP]),
+        .requests_length = get(&n->requests_ended[FINISH_REASON_LENGTH]),
+        .requests_cancelled = get(&n->requests_ended[FINISH_REASON_CANCELLED]),
+        .requests_error = get(&n->requests_ended[FINISH_REASON_ERROR]),
+        .queue_ns = get(&n->queue_ns),
+        .prefill_ns = get(&n->prefill_ns),
+        .decode_ns = get(&n->decode_ns),
+        .step_ns = get(&n->step_ns),
+        .ttft_count = get(&n->ttft_count),
+        .gap_count = get(&n->gap_count),
+        .ttft_sum_ns = get(&n->ttft_sum_ns),
+        .gap_sum_ns = get(&n->gap_sum_ns),
+    };
+    for (size_t i = 0; i < T9_COUNT(out->ttft_bucket); i++) {
+        out->ttft_bucket[i] = get(&n->ttft_bucket[i]);
+        out->gap_bucket[i] = get(&n->gap_bucket[i]);
+    }
+}
