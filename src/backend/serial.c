@@ -5,6 +5,9 @@
  */
 #include "backend/be_impl.h"
 
+#ifdef T9_HAVE_CANON
+#    include "backend/canon/canon.h"
+#endif
 #include "base/mem.h"
 #include "gguf/dtype.h"
 
@@ -20,6 +23,7 @@ struct serial {
     struct be_kernels kernels;
     void (*work_bytes)(int32_t max_rows, int32_t max_cols, size_t *shared_bytes,
                        size_t *local_bytes);
+    bool (*dtype_supported)(uint32_t dtype);
     struct be_task task;
 };
 
@@ -56,7 +60,7 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
     struct weight w;
     size_t row_bytes;
     T9_TRY(be_weight_init(&w, src, &row_bytes, err));
-    if (!dtype_can_dequantize(src->dtype))
+    if (!s->dtype_supported(src->dtype))
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s: type %s is not supported by backend %s",
                        src->name, gguf_dtype_name(src->dtype), be->name);
     T9_TRY(work_grow(s, src->n_in, err));
@@ -128,11 +132,13 @@ t9_status be_serial_new(struct be **out, const char *name, const struct be_param
     if (canon) {
         canon_kernels(&s->kernels);
         s->work_bytes = canon_work_bytes;
+        s->dtype_supported = canon_dtype_supported;
     }
 #endif
     if (!canon) {
         ref_kernels(&s->kernels);
         s->work_bytes = ref_work_bytes;
+        s->dtype_supported = dtype_can_dequantize;
     }
     t9_status st = work_grow(s, params->max_cols > 0 ? params->max_cols : 1, err);
     if (st != T9_STATUS_OK) {

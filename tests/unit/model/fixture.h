@@ -1,0 +1,31 @@
+/*
+ * tests/unit/model/fixture.h - a tiny model with the reference library's logits (tests/data/models
+ * or the fixtures folder).
+ */
+#ifndef T9_TESTS_UNIT_MODEL_FIXTURE_H
+#define T9_TESTS_UNIT_MODEL_FIXTURE_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { FIXTURE_TOKENS_MAX = 256 };
+
+struct fixture {
+    char path[512]; /* of model.gguf */
+    int32_t n_vocab;
+    int32_t tokens[FIXTURE_TOKENS_MAX], n_tokens;
+    int32_t n_prompt, greedy[FIXTURE_TOKENS_MAX], n_greedy;
+    float *logits; /* [n_tokens][n_vocab] */
+};
+
+/* NOT_FOUND when neither place has a model of this name. */
+t9_status fixture_load(struct fixture *f, const char *name, struct t9_err *err);
+void fixture_free(struct fixture *f);
+/* Only the path. */
+bool fixture_path(char *out, size_t n, const char *name, const char *file);
+/* Largest over n rows of ||ours - reference|| / ||reference||. */
+double fixture_error(const float *ours, const float *reference, int32_t n_rows, int32_t n_vocab);
+
+#endif

@@ -1,0 +1,151 @@
+/*
+ * Logits of the tiny models against the reference library's, on every backend, instruction set and
+ * KV type that this build and machine have: the largest relative error over positions, and the
+ * greedy continuation where the margin between the two best tokens is above the error.
+ */
+#include "lib/forward.h"
+#include "unit/model/fixture.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct variant {
+    const char *backend, *isa;
+    kv_type kv;
+    double bound;
+};
+
+static const struct variant variants[] = {
+    {"ref", NULL, KV_TYPE_F32, 1e-5},     {"ref", NULL, KV_TYPE_F16, 3e-3},
+    {"canon", NULL, KV_TYPE_F32, 2e-5},   {"canon", NULL, KV_TYPE_F16, 3e-3},
+    {"cpu", "scalar", KV_TYPE_F32, 2e-5}, {"cpu", "scalar", KV_TYPE_F16, 3e-3},
+    {"cpu", "avx2", KV_TYPE_F32, 2e-5},   {"cpu", "avx2", KV_TYPE_F16, 3e-3},
+    {"cpu", "avx512", KV_TYPE_F32, 2e-5}, {"cpu", "avx512", KV_TYPE_F16, 3e-3},
+};
+
+/* Whether the margin of the best token is beyond four times the allowed error. */
+static bool is_clear(const float *logits, int32_t n, int32_t best, double bound)
+{
+    double norm = 0;
+    float second = -INFINITY;
+    for (int32_t i = 0; i < n; i++) {
+        norm += (double)logits[i] * (double)logits[i];
+        if (i != best && logits[i] > second)
+            second = logits[i];
+    }
+    return (double)(logits[best] - second) > 4 * bound * sqrt(norm);
+}
+
+/* Feeds the reference's continuation and compares what would have been chosen at each place. */
+static void check_greedy(struct fwd *f, const struct fixture *x, double bound, int32_t *n_clear)
+{
+    int32_t tokens[2 * FIXTURE_TOKENS_MAX];
+    struct fwd_seq s;
+    struct t9_err err = {0};
+    memcpy(tokens, x->tokens, (size_t)x->n_prompt * sizeof(int32_t));
+    memcpy(tokens + x->n_prompt, x->greedy, (size_t)x->n_greedy * sizeof(int32_t));
+    int32_t n = x->n_prompt + x->n_greedy;
+    assert_int_equal(fwd_seq_init(f, &s, tokens, n, n, &err), T9_STATUS_OK);
+    assert_int_equal(fwd_run(f, &s, 16, &err), T9_STATUS_OK);
+    for (int32_t i = 0; i < x->n_greedy; i++) {
+        const float *l = fwd_logits(f, &s, x->n_prompt + i - 1);
+        int32_t best = fwd_argmax(l, x->n_vocab);
+        if (!is_clear(l, x->n_vocab, best, bound))
+            continue;
+        (*n_clear)++;
+        assert_int_equal(best, x->greedy[i]);
+    }
+    fwd_seq_deinit(f, &s);
+}
+
+static void check_variant(const char *name, const struct fixture *x, const struct variant *v)
+{
+    struct fwd f;
+    struct fwd_seq s;
+    struct t9_err err = {0};
+    struct fwd_params p = {
+        .backend = v->backend, .isa = v->isa, .n_threads = 2, .kv_type = v->kv, .page_seed = 7};
+    int32_t n_clear = 0;
+    t9_status st = fwd_open(&f, x->path, &p, &err);
+    if (st == T9_STATUS_UNSUPPORTED) {
+        print_message("%-12s %-5s %-6s %s: skipped: %s\n", name, v->backend, v->isa ? v->isa : "",
+                      kv_type_name(v->kv), err.msg);
+        return;
+    }
+    if (st != T9_STATUS_OK)
+        fail_msg("%s: %s", name, err.msg);
+    assert_int_equal(model_info(f.m)->n_vocab, x->n_vocab);
+    assert_int_equal(fwd_seq_init(&f, &s, x->tokens, x->n_tokens, x->n_tokens, &err), T9_STATUS_OK);
+    if (fwd_run(&f, &s, 64, &err) != T9_STATUS_OK)
+        fail_msg("%s: %s", name, err.msg);
+    double e = fixture_error(s.logits, x->logits, x->n_tokens, x->n_vocab);
+    fwd_seq_deinit(&f, &s);
+    check_greedy(&f, x, v->bound, &n_clear);
+    print_message("%-12s %-5s %-6s %s: relative error %.3g, %d of %d greedy tokens compared\n",
+                  name, v->backend, v->isa ? v->isa : "", kv_type_name(v->kv), e, n_clear,
+                  x->n_greedy);
+    if (!(e <= v->bound))
+        fail_msg("%s on %s: %.3g is above %.3g", name, v->backend, e, v->bound);
+    fwd_close(&f);
+}
+
+static void check_model(const char *name)
+{
+    struct fixture x;
+    struct t9_err err = {0};
+    t9_status st = fixture_load(&x, name, &err);
+    if (st == T9_STATUS_NOT_FOUND) {
+        print_message("skipped: %s\n", err.msg);
+        skip();
+    }
+    if (st != T9_STATUS_OK)
+        fail_msg("%s", err.msg);
+    for (size_t i = 0; i < T9_COUNT(variants); i++)
+        check_variant(name, &x, &variants[i]);
+    fixture_free(&x);
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    check_model("llama");
+}
+
+static void test_llama3_rope(void **state)
+{
+    (void)state;
+    check_model("llama3-rope");
+}
+
+static void test_mistral(void **state)
+{
+    (void)state;
+    check_model("mistral");
+}
+
+static void test_qwen2(void **state)
+{
+    (void)state;
+    check_model("qwen2");
+}
+
+static void test_qwen3(void **state)
+{
+    (void)state;
+    check_model("qwen3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama),   cmocka_unit_test(test_llama3_rope),
+        cmocka_unit_test(test_mistral), cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
