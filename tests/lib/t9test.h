@@ -1,0 +1,46 @@
+/*
+ * tests/lib/t9test.h - what every unit test needs around cmocka: its includes in the right order, a
+ * folder for temporary files, and a seeded generator.
+ */
+#ifndef T9_TESTS_LIB_T9TEST_H
+#define T9_TESTS_LIB_T9TEST_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* SplitMix64: a full-period generator whose streams differ for each seed. */
+static inline uint64_t test_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+
+/* Makes a fresh folder and writes its path; fails the test when that is not possible. */
+static inline void test_tmpdir(char out[64])
+{
+    snprintf(out, 64, "/tmp/t9-test-XXXXXX");
+    assert_non_null(mkdtemp(out));
+}
+
+/* Writes a file of n bytes. */
+static inline void test_write_file(const char *path, const void *p, size_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+#endif
