@@ -106,6 +106,8 @@ struct runtime {
 };
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
                                  struct t9_err *err);
+/* The file's own chat template, if it has one. Tokenizer first. */
+t9_status runtime_open_template(struct runtime *rt, struct t9_err *err);
 /* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
 t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, int32_t max_rows,
                              struct t9_err *err);

@@ -34,6 +34,16 @@ t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o
     return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s", gguf_file_name(rt->gguf));
 }
 
+t9_status runtime_open_template(struct runtime *rt, struct t9_err *err)
+{
+    str source;
+    if (gguf_get_str(rt->gguf, "tokenizer.chat_template", &source, NULL) != T9_STATUS_OK)
+        return T9_STATUS_OK;
+    t9_status s = jinja_parse(&rt->chat_template, source, err);
+    return s == T9_STATUS_OK ? s
+                             : t9_err_prefix(err, "%s: chat template", gguf_file_name(rt->gguf));
+}
+
 struct progress {
     bool terminal;
     uint64_t last_ns;
