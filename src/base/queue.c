@@ -9,6 +9,7 @@
  */
 #include "base/queue.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -128,14 +129,14 @@ void *ring_pop(struct ring *r)
     return item;
 }
 
-bool ring_wait(struct ring *r, int timeout_ms)
+/* One sleep of ring_wait; true when it ended for a reason. A producer that saw `sleeping` may write
+ * the eventfd only after the consumer has gone on, so a wake can come without one. */
+static bool sleep_once(struct ring *r, int timeout_ms)
 {
-    if (has_item(r))
-        return true;
     atomic_store(&r->sleeping, true); /* seq_cst: before the second look */
     if (!has_item(r) && !atomic_load(&r->woken)) {
         struct pollfd p = {.fd = r->event_fd, .events = POLLIN};
-        (void)poll(&p, 1, timeout_ms); /* a signal ends the wait early: the caller looks again */
+        (void)poll(&p, 1, timeout_ms); /* a signal ends it early: the caller looks again */
     }
     atomic_store(&r->sleeping, false);
     uint64_t count;
@@ -143,6 +144,23 @@ bool ring_wait(struct ring *r, int timeout_ms)
         continue;
     bool woken = atomic_exchange(&r->woken, false);
     return has_item(r) || woken;
+}
+
+bool ring_wait(struct ring *r, int timeout_ms)
+{
+    if (has_item(r))
+        return true;
+    const uint64_t start_ns = timeout_ms > 0 ? clock_now_ns() : 0;
+    int left_ms = timeout_ms;
+    while (!sleep_once(r, left_ms)) {
+        if (timeout_ms < 0)
+            continue;
+        uint64_t passed_ms = timeout_ms > 0 ? (clock_now_ns() - start_ns) / 1000000 : 0;
+        if (passed_ms >= (uint64_t)timeout_ms)
+            return false;
+        left_ms = timeout_ms - (int)passed_ms;
+    }
+    return true;
 }
 
 void ring_wake(struct ring *r)
