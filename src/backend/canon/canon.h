@@ -9,6 +9,7 @@
 #define T9_BACKEND_CANON_CANON_H
 
 #include "backend/kernels.h"
+#include "base/num.h"
 
 #include <math.h>
 
@@ -33,8 +34,21 @@ struct act256 {
 };
 void canon_quant32(struct act32 *out, const float *x);
 void canon_quant256(struct act256 *out, const float *x);
-/* Scale and inverse scale of a block from the largest |x| as bits (without sign). */
-void canon_act_scale(uint32_t amax_bits, float *d, float *inv);
+
+/* Scale and inverse scale of a block from the largest |x| as bits (without sign). Below 2^-100 a block
+ * counts as zero, because 127 / amax would leave the range of float. */
+static inline void canon_act_scale(uint32_t amax_bits, float *d, float *inv)
+{
+    float amax = num_f32_from_bits(amax_bits);
+    *d = 0;
+    *inv = 0;
+    if (amax_bits >= 0x7f800000u) { /* inf or NaN */
+        *d = NAN;
+    } else if (amax_bits >= 0x0d800000u) {
+        *d = amax / 127.0f;
+        *inv = 127.0f / amax;
+    }
+}
 
 /* Whether op_matmul and op_embed_rows have a path for weights of this gguf dtype. */
 bool canon_dtype_supported(uint32_t dtype);

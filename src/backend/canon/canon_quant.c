@@ -3,23 +3,6 @@
 
 #include "base/num.h"
 
-/* Below this a block counts as zero: 127 / amax would leave the range of float. */
-#define AMAX_MIN_BITS 0x0d800000u /* 2^-100 */
-#define INF_BITS      0x7f800000u
-
-void canon_act_scale(uint32_t amax_bits, float *d, float *inv)
-{
-    float amax = num_f32_from_bits(amax_bits);
-    *d = 0;
-    *inv = 0;
-    if (amax_bits >= INF_BITS) {
-        *d = NAN;
-    } else if (amax_bits >= AMAX_MIN_BITS) {
-        *d = amax / 127.0f;
-        *inv = 127.0f / amax;
-    }
-}
-
 /* q = round-half-even(x * inv). |x| <= amax, so |q| <= 127 without a clamp. Returns the scale. */
 static float quantise(int8_t *q, const float *x, int n)
 {

@@ -1,0 +1,261 @@
+/*
+ * backend/cpu/cpu.c - the `cpu` backend: chooses an instruction set, holds the pool and its work
+ * buffers, loads weights as panels, and walks tapes.
+ *
+ * All workers walk the same tape, op by op, with a barrier between two ops. With isa "scalar" weights
+ * stay as the file has them and canon's kernels run on the pool. Created, loaded and run by one
+ * thread at a time.
+ */
+#include "backend/be_impl.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/pool.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "gguf/dtype.h"
+
+#include <string.h>
+
+enum {
+    ALIGN = 64,
+    THREADS_MAX = 512,
+    READ_SLICE_BYTES = 4 << 20,
+    PARTIAL_BYTES = 8 << 20, /* attention's split states; touched only by long contexts */
+    COLS_MIN = 4096,
+};
+
+struct cpu {
+    struct be be; /* first: the two are cast into each other */
+    struct be_kernels kernels;
+    const struct cpu_isa *isa; /* NULL: scalar */
+    struct pool *pool;
+    char *shared;
+    size_t shared_bytes, local_bytes;
+    char *local; /* n_threads buffers, one after the other */
+    const struct op *ops; /* the tape being run */
+    size_t n_ops;
+};
+
+/* Best first. */
+static const struct cpu_isa *const *isa_list(void)
+{
+    static const struct cpu_isa *const list[] = {
+#ifdef T9_CPU_X86
+        &cpu_isa_avx512, &cpu_isa_avx2,
+#endif
+        NULL};
+    return list;
+}
+
+static bool isa_runs(const struct cpu_isa *isa)
+{
+#ifdef T9_CPU_X86
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                __builtin_cpu_supports("f16c");
+    if (isa == &cpu_isa_avx2)
+        return avx2;
+    return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vnni");
+#else
+    (void)isa;
+    return false;
+#endif
+}
+
+/* `name` NULL: the best that runs here. *out NULL means scalar. */
+static t9_status isa_choose(const struct cpu_isa **out, const char *name, struct t9_err *err)
+{
+    *out = NULL;
+    if (name && strcmp(name, "scalar") == 0)
+        return T9_STATUS_OK;
+    for (const struct cpu_isa *const *i = isa_list(); *i; i++) {
+        if (name && strcmp(name, (*i)->name) != 0)
+            continue;
+        if (isa_runs(*i)) {
+            *out = *i;
+            return T9_STATUS_OK;
+        }
+        if (name)
+            return t9_fail(err, T9_STATUS_UNSUPPORTED, "this CPU has no %s", name);
+    }
+    if (name)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "instruction set '%s' is not known here; known: avx512, avx2, scalar", name);
+    return T9_STATUS_OK;
+}
+
+static void kernels_init(struct be_kernels *k, const struct cpu_isa *isa)
+{
+    canon_kernels(k);
+    if (!isa)
+        return;
+    k->fn[OP_EMBED_ROWS] = cpu_embed_rows;
+    k->fn[OP_RMSNORM] = cpu_rmsnorm;
+    k->fn[OP_MATMUL] = cpu_matmul;
+    k->fn[OP_QK_NORM_ROPE_STORE] = cpu_qk_norm_rope_store;
+    k->fn[OP_ATTN_PAGED] = cpu_attn_paged;
+    k->fn[OP_ACT_MUL] = cpu_act_mul;
+    k->fn[OP_ADD] = cpu_add;
+}
+
+void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)
+{
+    size_t act = (size_t)max_rows * cpu_act_row_bytes(max_cols);
+    *shared_bytes = act > PARTIAL_BYTES ? act : PARTIAL_BYTES;
+    /* An attention tile: K and V of a page, scores, two states a pair. The quantised rows that a
+     * worker makes for itself are smaller (OWN_VALUES of matmul.c). */
+    size_t state = ATTN_STATE_PAD + KV_HEAD_DIM_MAX;
+    *local_bytes = (2 * KV_PAGE_TOKENS * (size_t)KV_HEAD_DIM_MAX +
+                    ATTN_PAIRS * ((size_t)KV_PAGE_TOKENS + 2 * state)) *
+                   sizeof(float);
+}
+
+/* Makes the work buffers large enough for rows of n_in values. */
+static t9_status work_grow(struct cpu *c, int32_t n_in, struct t9_err *err)
+{
+    if (n_in <= c->be.max_cols)
+        return T9_STATUS_OK;
+    size_t shared_bytes, local_bytes;
+    cpu_work_bytes(c->be.max_rows, n_in, &shared_bytes, &local_bytes);
+    if (!c->local) {
+        c->local = mem_alloc_aligned(ALIGN, local_bytes * (size_t)c->be.n_threads);
+        c->local_bytes = local_bytes;
+    }
+    if (shared_bytes > c->shared_bytes) {
+        char *shared = mem_alloc_aligned(ALIGN, shared_bytes);
+        if (shared) {
+            mem_free(c->shared);
+            c->shared = shared;
+            c->shared_bytes = shared_bytes;
+        }
+    }
+    if (!c->local || c->shared_bytes < shared_bytes)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for work buffers of %zu and %zu bytes",
+                       shared_bytes, local_bytes * (size_t)c->be.n_threads);
+    c->be.max_cols = n_in;
+    return T9_STATUS_OK;
+}
+
+/* Rows as the file has them. */
+static t9_status rows_load(const struct weight_src *src, size_t size_bytes, void **data,
+                           struct t9_err *err)
+{
+    char *p = mem_alloc_aligned(ALIGN, size_bytes);
+    if (!p)
+        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name, size_bytes);
+    for (size_t done = 0; done < size_bytes;) {
+        size_t n = size_bytes - done;
+        n = n > READ_SLICE_BYTES ? READ_SLICE_BYTES : n;
+        t9_status st = src->read(src->ctx, done, p + done, n, err);
+        if (st != T9_STATUS_OK) {
+            mem_free(p);
+            return st;
+        }
+        done += n;
+    }
+    *data = p;
+    return T9_STATUS_OK;
+}
+
+static t9_status weight_load(struct be *be, struct weight *out, const struct weight_src *src,
+                             struct t9_err *err)
+{
+    struct cpu *c = (struct cpu *)be;
+    struct weight w;
+    struct panel_geom g;
+    size_t row_bytes;
+    void *data = NULL;
+    T9_TRY(be_weight_init(&w, src, &row_bytes, err));
+    if (!canon_dtype_supported(src->dtype) || !panel_geom_init(&g, src->dtype, w.n_in, w.n_out))
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s: type %s has no CPU path; use F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
+                       "Q8_0, Q4_K, Q5_K or Q6_K",
+                       src->name, gguf_dtype_name(src->dtype));
+    T9_TRY(work_grow(c, src->n_in, err));
+    if (c->isa) {
+        T9_TRY(panel_load(&g, src, row_bytes, &data, err));
+        w.layout = WEIGHT_LAYOUT_PANEL;
+        w.size_bytes = (size_t)g.n_panels * g.panel_bytes;
+    } else {
+        T9_TRY(rows_load(src, w.size_bytes, &data, err));
+        w.layout = WEIGHT_LAYOUT_GGUF;
+    }
+    w.data = data;
+    *out = w;
+    return T9_STATUS_OK;
+}
+
+static void weight_free(struct be *be, struct weight *w)
+{
+    (void)be;
+    mem_free((void *)(uintptr_t)w->data);
+}
+
+static void walk(void *ctx, int ith)
+{
+    struct cpu *c = ctx;
+    struct be_task task = {.ith = ith,
+                           .nth = c->be.n_threads,
+                           .shared = c->shared,
+                           .shared_bytes = c->shared_bytes,
+                           .local = c->local + (size_t)ith * c->local_bytes,
+                           .local_bytes = c->local_bytes,
+                           .pool = c->pool};
+    for (size_t i = 0; i < c->n_ops; i++) {
+        if (i > 0) /* the pool's own barrier ends the last op */
+            pool_barrier(c->pool);
+        c->kernels.fn[c->ops[i].kind](&c->ops[i], &task);
+    }
+}
+
+static t9_status run(struct be *be, const struct op *ops, size_t n, struct t9_err *err)
+{
+    struct cpu *c = (struct cpu *)be;
+    (void)err;
+    c->ops = ops;
+    c->n_ops = n;
+    pool_run(c->pool, walk, c);
+    return T9_STATUS_OK;
+}
+
+static void cpu_free(struct be *be)
+{
+    struct cpu *c = (struct cpu *)be;
+    pool_free(c->pool);
+    mem_free(c->shared);
+    mem_free(c->local);
+    mem_free(c);
+}
+
+t9_status be_cpu_new(struct be **out, const struct be_params *params, struct t9_err *err)
+{
+    static const struct be_vtbl vtbl = {
+        .free = cpu_free, .weight_load = weight_load, .weight_free = weight_free, .run = run};
+    const struct cpu_isa *isa;
+    *out = NULL;
+    T9_TRY(isa_choose(&isa, params->isa, err));
+    int n_threads = params->n_threads > 0 ? params->n_threads : thread_cpu_count();
+    if (n_threads > THREADS_MAX)
+        return t9_fail(err, T9_STATUS_INVALID, "%d threads; at most %d are used", n_threads,
+                       THREADS_MAX);
+    struct cpu *c = mem_calloc(1, sizeof(*c));
+    if (!c)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for a backend");
+    c->isa = isa;
+    c->be = (struct be){.v = &vtbl,
+                        .name = "cpu",
+                        .isa = isa ? isa->name : "scalar",
+                        .numerics = "canon-1",
+                        .n_threads = n_threads,
+                        .max_rows = params->max_rows};
+    kernels_init(&c->kernels, isa);
+    t9_status st = work_grow(c, params->max_cols > COLS_MIN ? params->max_cols : COLS_MIN, err);
+    if (st == T9_STATUS_OK)
+        st = pool_new(&c->pool, n_threads, isa, err);
+    if (st != T9_STATUS_OK) {
+        cpu_free(&c->be);
+        return st;
+    }
+    *out = &c->be;
+    return T9_STATUS_OK;
+}

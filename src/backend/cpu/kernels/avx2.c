@@ -1,0 +1,29 @@
+/* backend/cpu/kernels/avx2.c - the kernel families for AVX2, FMA and F16C. */
+#include "backend/cpu/kernels/simd_avx2.h"
+
+#include "backend/cpu/isa.h"
+#include "backend/det_math.h"
+
+#include "backend/cpu/kernels/matmul.inc"
+
+#include "backend/cpu/kernels/rows.inc"
+
+#include "backend/cpu/kernels/attn.inc"
+
+#define TILE_ROW(kind)                                                                             \
+    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, NULL, NULL},
+
+const struct cpu_isa cpu_isa_avx2 = {
+    .name = ISA_NAME,
+    .quant32 = quant32,
+    .quant256 = quant256,
+    .tile = {TILE_KIND_LIST(TILE_ROW)},
+    .rmsnorm = rmsnorm,
+    .act_mul = act_mul,
+    .add = add,
+    .rope = rope,
+    .f16_from_f32 = f16_from_f32,
+    .attn_load = attn_load,
+    .attn_block = attn_block,
+    .attn_combine = attn_combine,
+};

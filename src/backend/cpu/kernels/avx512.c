@@ -1,0 +1,35 @@
+/* backend/cpu/kernels/avx512.c - the kernel families for AVX-512 (F, BW, DQ, VL) with VNNI. */
+#include "backend/cpu/kernels/simd_avx512.h"
+
+#include "backend/cpu/isa.h"
+#include "backend/det_math.h"
+
+#define ISA_TILES_8_16
+#include "backend/cpu/kernels/matmul.inc"
+
+#include "backend/cpu/kernels/rows.inc"
+
+#include "backend/cpu/kernels/attn.inc"
+
+#define TILE_ROW_K(kind)                                                                           \
+    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL}
+#define TILE_ROW(kind)                                                                             \
+    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8,      \
+                          tile_##kind##_16}
+
+const struct cpu_isa cpu_isa_avx512 = {
+    .name = ISA_NAME,
+    .quant32 = quant32,
+    .quant256 = quant256,
+    .tile = {TILE_ROW(F32), TILE_ROW(F16), TILE_ROW(BF16), TILE_ROW(Q4_0), TILE_ROW(Q4_1),
+             TILE_ROW(Q5_0), TILE_ROW(Q5_1), TILE_ROW(Q8_0), TILE_ROW_K(Q4_K), TILE_ROW_K(Q5_K),
+             TILE_ROW_K(Q6_K)},
+    .rmsnorm = rmsnorm,
+    .act_mul = act_mul,
+    .add = add,
+    .rope = rope,
+    .f16_from_f32 = f16_from_f32,
+    .attn_load = attn_load,
+    .attn_block = attn_block,
+    .attn_combine = attn_combine,
+};

@@ -1,0 +1,144 @@
+/*
+ * backend/cpu/rows.c - drivers of the ops that work on rows or elements alone. Elements are shared
+ * out by columns too, so that one row keeps all workers busy; a row's sum is never split.
+ */
+#include "backend/cpu/isa.h"
+
+#include "backend/cpu/pool.h"
+#include "gguf/dtype.h"
+
+#include <string.h>
+
+enum { COLUMNS = 256 };
+
+/* One row of a panel weight, bit for bit what the file's dequantised row is. */
+static void embed_row(const struct panel_geom *g, const struct weight *w, int32_t id, float *out)
+{
+    union {
+        float f;
+        uint8_t bytes[256];
+    } block;
+    const char *panel = (const char *)w->data + (size_t)(id / PANEL) * g->panel_bytes;
+    for (int32_t b = 0; b < g->n_blocks; b++, out += g->block) {
+        panel_unpack(g, panel, id % PANEL, b, &block);
+        (void)dtype_dequantize_row(w->dtype, &block, out, (size_t)g->block, NULL);
+    }
+}
+
+void cpu_embed_rows(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0], *given = &op->src[1];
+    const struct weight *w = op->w[0];
+    struct panel_geom g;
+    int64_t lo, hi;
+    (void)panel_geom_init(&g, w->dtype, w->n_in, w->n_out);
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        float *out = view_row(dst, r);
+        const float *row =
+            given->p ? ((const float *const *)given->p)[(size_t)r * (size_t)given->stride] : NULL;
+        int32_t id = view_i32_at(&op->src[0], r);
+        if (row) {
+            memcpy(out, row, (size_t)dst->cols * sizeof(float));
+        } else if (id >= 0 && id < w->n_out) {
+            embed_row(&g, w, id, out);
+        } else { /* as canon: a slip must show, not read wild */
+            for (int32_t i = 0; i < dst->cols; i++)
+                out[i] = NAN;
+        }
+    }
+}
+
+void cpu_rmsnorm(const struct op *op, struct be_task *t)
+{
+    const struct cpu_isa *isa = pool_user(t->pool);
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++)
+        isa->rmsnorm(view_row(dst, r), view_row(&op->src[0], r), op->w[0]->data, dst->cols,
+                     op->f[0]);
+}
+
+/* This worker's runs of columns: calls isa's act_mul or add on each. */
+static void elements(const struct op *op, struct be_task *t)
+{
+    const struct cpu_isa *isa = pool_user(t->pool);
+    const struct view *dst = &op->dst[0];
+    int32_t chunks = (dst->cols + COLUMNS - 1) / COLUMNS;
+    int64_t lo, hi;
+    task_slice(t, (int64_t)dst->rows * chunks, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int32_t r = (int32_t)(i / chunks), c = (int32_t)(i % chunks) * COLUMNS;
+        int32_t n = dst->cols - c < COLUMNS ? dst->cols - c : COLUMNS;
+        float *out = view_row(dst, r) + c;
+        const float *a = view_row(&op->src[0], r) + c, *b = view_row(&op->src[1], r) + c;
+        if (op->kind == OP_ADD)
+            isa->add(out, a, b, n);
+        else
+            isa->act_mul(out, a, b, n, (act_kind)op->i[0]);
+    }
+}
+
+void cpu_act_mul(const struct op *op, struct be_task *t)
+{
+    elements(op, t);
+}
+
+void cpu_add(const struct op *op, struct be_task *t)
+{
+    elements(op, t);
+}
+
+/* Key and value of one KV head of a row, to slot `key % 32` of its page. */
+static void store_head(const struct cpu_isa *isa, const struct op *op, int32_t row, int32_t head)
+{
+    const struct kv_geom *g = op->kv;
+    int32_t d = g->head_dim, key = view_i32_at(&op->src[3], row);
+    if (key < 0)
+        return;
+    int32_t page = kv_page_at(&op->src[5], view_i32_at(&op->src[4], row), key);
+    size_t slot = (size_t)(key % KV_PAGE_TOKENS), at = (size_t)head * (size_t)d;
+    const float *v = view_row(&op->src[1], row) + at, *k_src = view_row(&op->src[0], row) + at;
+    char *k_page = kv_page_k(g, op->src[6].p, page, op->i[2], head);
+    char *v_page = kv_page_v(g, op->src[6].p, page, op->i[2], head);
+    float k[KV_HEAD_DIM_MAX];
+    if (op->w[1])
+        isa->rmsnorm(k, k_src, op->w[1]->data, d, op->f[0]);
+    else
+        memcpy(k, k_src, (size_t)d * sizeof(float));
+    isa->rope(k, view_row(&op->src[2], row), op->i[1], (op->flags & OP_FLAG_ROPE_NEOX) != 0);
+    if (g->type == KV_TYPE_F32) {
+        float *k_dst = (float *)(void *)k_page + slot;
+        memcpy((float *)(void *)v_page + slot * (size_t)d, v, (size_t)d * sizeof(float));
+        for (int32_t i = 0; i < d; i++)
+            k_dst[i * KV_PAGE_TOKENS] = k[i];
+        return;
+    }
+    uint16_t half[KV_HEAD_DIM_MAX], *k_dst = (uint16_t *)(void *)k_page + slot;
+    isa->f16_from_f32((uint16_t *)(void *)v_page + slot * (size_t)d, v, d);
+    isa->f16_from_f32(half, k, d);
+    for (int32_t i = 0; i < d; i++)
+        k_dst[i * KV_PAGE_TOKENS] = half[i];
+}
+
+void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t)
+{
+    const struct cpu_isa *isa = pool_user(t->pool);
+    const struct view *q = &op->dst[0];
+    int32_t n_head = op->i[0], n_all = n_head + op->kv->n_head_kv, d = op->kv->head_dim;
+    bool neox = (op->flags & OP_FLAG_ROPE_NEOX) != 0;
+    int64_t lo, hi;
+    task_slice(t, (int64_t)q->rows * n_all, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int32_t r = (int32_t)(i / n_all), h = (int32_t)(i % n_all);
+        if (h >= n_head) {
+            store_head(isa, op, r, h - n_head);
+            continue;
+        }
+        float *x = view_row(q, r) + (size_t)h * (size_t)d;
+        if (op->w[0])
+            isa->rmsnorm(x, x, op->w[0]->data, d, op->f[0]);
+        isa->rope(x, view_row(&op->src[2], r), op->i[1], neox);
+    }
+}

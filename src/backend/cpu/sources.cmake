@@ -1,0 +1,21 @@
+# The cpu backend: its sources, and the instruction set flags of the kernel files alone. Included by
+# backend/CMakeLists.txt.
+list(APPEND backend_sources
+    cpu/attn.c
+    cpu/cpu.c
+    cpu/matmul.c
+    cpu/pack.c
+    cpu/pool.c
+    cpu/rows.c
+)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
+    list(APPEND backend_sources cpu/kernels/avx2.c cpu/kernels/avx512.c)
+    list(APPEND backend_defines T9_CPU_X86=1)
+    set_source_files_properties(cpu/kernels/avx2.c PROPERTIES
+        COMPILE_OPTIONS "-mavx2;-mfma;-mf16c")
+    set_source_files_properties(cpu/kernels/avx512.c PROPERTIES
+        COMPILE_OPTIONS "-mavx2;-mfma;-mf16c;-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512vnni")
+    # The families' .inc files are not scanned as headers by every generator.
+    set_source_files_properties(cpu/kernels/avx2.c cpu/kernels/avx512.c PROPERTIES
+        OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/rows.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/attn.inc")
+endif()
