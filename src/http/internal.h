@@ -1,0 +1,152 @@
+/*
+ * http/internal.h - what the files of this folder share: the server and an exchange (one request
+ * and its reply on a connection).
+ *
+ * Who holds an exchange (`refs`): the HTTP library from the request's head to its completion; a
+ * prep job; the engine, from submit until chat_run_notified said that it let go; a response that
+ * streams. The last one frees it.
+ */
+#ifndef T9_HTTP_INTERNAL_H
+#define T9_HTTP_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/queue.h"
+#include "base/thread.h"
+#include "http/server.h"
+#include "http/watch.h"
+#include "protocol/run.h"
+
+#include <microhttpd.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { HTTP_PREP_THREADS_MAX = 16 };
+
+struct http_counters {
+    _Atomic uint64_t requests[6]; /* by first digit of the status */
+    _Atomic uint64_t hangups;     /* clients that left before their answer was complete */
+    _Atomic uint64_t bytes_in, bytes_out;
+    _Atomic int64_t streams;      /* open now */
+    _Atomic int64_t prep_waiting; /* jobs */
+};
+
+struct exchange;
+
+struct http_server {
+    struct http_params p;
+    struct prep *prep;
+    struct MHD_Daemon *mhd;
+    int listen_fd;
+    uint16_t port;
+    bool loopback;
+    int64_t started_s;
+    uint64_t id_base; /* random part of request ids */
+    _Atomic uint64_t id_next;
+
+    struct ring *ring; /* exchanges that the engine posted */
+    struct jobq *jobs;
+    struct watch *watch;
+    struct thread notifier, prep_threads[HTTP_PREP_THREADS_MAX];
+    atomic_bool stopping; /* new work is refused */
+    atomic_bool closing;  /* nothing may be suspended any more */
+    atomic_bool notifier_stop;
+
+    pthread_mutex_t list_lock;
+    struct exchange *list; /* chat exchanges on a connection */
+    atomic_int n_listed;
+    atomic_int n_alive;   /* exchanges not yet freed */
+    atomic_int n_posting; /* the engine is pushing to the ring */
+    _Atomic uint64_t bodies_bytes;
+    struct http_counters n;
+};
+
+typedef enum exchange_phase {
+    EXCHANGE_PHASE_BODY,    /* the request is being received */
+    EXCHANGE_PHASE_PREP,    /* a prep job has it */
+    EXCHANGE_PHASE_STARTED, /* the run was submitted */
+    EXCHANGE_PHASE_FAILED,  /* `error` says why there is no run */
+} exchange_phase;
+
+enum { ROUTE_GET = 1, ROUTE_POST = 2 };
+
+struct route {
+    const char *path;
+    unsigned methods;                   /* ROUTE_* */
+    bool is_prefix;                     /* path ends in '/' and an id follows */
+    bool is_public;                     /* needs no key */
+    const struct chat_adapter *adapter; /* a chat route; else `get` */
+    enum MHD_Result (*get)(struct exchange *x, const char *url);
+};
+
+struct exchange {
+    struct http_server *server;
+    atomic_int refs;
+    const struct route *route; /* NULL: unknown path */
+    char request_id[72];
+    char shown_path[64]; /* for the log */
+    char method[12];
+    uint64_t received_ns;
+    unsigned status; /* 0: none sent */
+
+    struct buf body;
+    uint64_t n_discarded; /* of a body over the limit */
+    bool over_limit, over_total;
+
+    _Atomic int phase; /* exchange_phase; release-stored after run or error */
+    atomic_bool gone;  /* the client left */
+    struct chat_run *run;
+    struct chat_error error;
+
+    pthread_mutex_t lock;              /* the three below */
+    struct MHD_Connection *connection; /* NULL after completion */
+    bool suspended, wake;
+    int64_t watch_id;
+
+    struct buf out; /* bytes of a stream to hand over, or the text of a whole reply */
+    size_t out_at;
+    bool out_done, completed_well;
+    atomic_bool streaming, comment_due, headers_due;
+    _Atomic uint64_t last_write_ns;
+
+    bool listed;
+    struct exchange *prev, *next;
+};
+
+/* ---- exchange.c ---- */
+struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c);
+void exchange_hold(struct exchange *x);
+void exchange_drop(struct exchange *x);
+/* Suspends the connection until exchange_wake; false when it was woken already: look again. */
+bool exchange_sleep(struct exchange *x);
+/* Any thread. */
+void exchange_wake(struct exchange *x);
+/* The client is gone: cancels and wakes. Any thread that holds the exchange. */
+void exchange_gone(void *exchange);
+/* Enters the server's list and hands the body to the prep pool. */
+void exchange_start(struct exchange *x);
+void exchange_unlist(struct exchange *x);
+void exchange_free_body(struct exchange *x);
+void prep_thread(void *server);
+void notifier_thread(void *server);
+
+/* ---- reply.c ---- */
+enum MHD_Result reply_bytes(struct exchange *x, unsigned status, const char *type, str body);
+enum MHD_Result reply_error(struct exchange *x, const struct chat_error *e);
+/* One that is no t9_status: 401, 405. */
+enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e);
+enum MHD_Result reply_options(struct exchange *x, const char *allow);
+/* The chat route, whenever its connection runs: replies, or suspends it. */
+enum MHD_Result reply_chat(struct exchange *x);
+
+/* ---- guard.c: who may ask ---- */
+/* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). */
+t9_status guard_check(const struct http_server *s, struct MHD_Connection *c, bool public_route,
+                      struct chat_error *err);
+/* The Origin header when it is one that was allowed by name, else NULL. */
+const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection *c);
+bool guard_is_loopback_name(const char *host);
+
+/* ---- metrics.c ---- */
+void metrics_write(struct http_server *s, struct buf *out);
+
+#endif

@@ -1,0 +1,231 @@
+/*
+ * http/reply.c - from an exchange to bytes: plain replies, errors, whole answers and streams. Runs
+ * on the HTTP library's threads; one at a time per exchange.
+ *
+ * A stream is formatted only when the library asks for bytes, that is when the socket has room: a
+ * client that reads slowly costs no memory and holds nobody up.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/internal.h"
+#include "protocol/openai_chat.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define STREAM_BLOCK_BYTES ((size_t)16384)
+
+static void common_headers(struct exchange *x, struct MHD_Response *r)
+{
+    const char *origin = guard_cors_origin(x->server, x->connection);
+    (void)MHD_add_response_header(r, "X-Request-Id", x->request_id);
+    if (origin) {
+        (void)MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
+        (void)MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id");
+        (void)MHD_add_response_header(r, "Vary", "Origin");
+    }
+}
+
+static enum MHD_Result queue(struct exchange *x, unsigned status, struct MHD_Response *r)
+{
+    if (!r)
+        return MHD_NO;
+    common_headers(x, r);
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        (void)MHD_add_response_header(r, "Retry-After", "1");
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
+    if (atomic_load(&x->server->stopping))
+        (void)MHD_add_response_header(r, "Connection", "close");
+    x->status = status;
+    enum MHD_Result ok = MHD_queue_response(x->connection, status, r);
+    MHD_destroy_response(r);
+    return ok;
+}
+
+enum MHD_Result reply_bytes(struct exchange *x, unsigned status, const char *type, str body)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(body.n, (void *)(uintptr_t)body.p, MHD_RESPMEM_MUST_COPY);
+    if (r)
+        (void)MHD_add_response_header(r, "Content-Type", type);
+    atomic_fetch_add(&x->server->n.bytes_out, body.n);
+    x->completed_well = true;
+    return queue(x, status, r);
+}
+
+enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e)
+{
+    struct buf b;
+    buf_init(&b, 8192);
+    openai_write_error(e, &b);
+    enum MHD_Result ok =
+        b.failed ? MHD_NO : reply_bytes(x, status, "application/json", buf_str(&b));
+    buf_deinit(&b);
+    return ok;
+}
+
+enum MHD_Result reply_error(struct exchange *x, const struct chat_error *e)
+{
+    return reply_error_as(x, (unsigned)t9_status_http(e->err.code), e);
+}
+
+enum MHD_Result reply_options(struct exchange *x, const char *allow)
+{
+    struct MHD_Response *r =
+        MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+    if (r) {
+        (void)MHD_add_response_header(r, "Allow", allow);
+        if (guard_cors_origin(x->server, x->connection)) {
+            (void)MHD_add_response_header(r, "Access-Control-Allow-Methods", allow);
+            (void)MHD_add_response_header(r, "Access-Control-Allow-Headers",
+                                          "Authorization, Content-Type, X-Api-Key, X-Request-Id");
+            (void)MHD_add_response_header(r, "Access-Control-Max-Age", "600");
+        }
+    }
+    x->completed_well = true;
+    return queue(x, MHD_HTTP_NO_CONTENT, r);
+}
+
+/* ---- streams ---- */
+
+/* Formats what is new into x->out, up to about one block. */
+static void fill(struct exchange *x)
+{
+    int phase = atomic_load(&x->phase);
+    struct chat_event ev = {0};
+    if (phase == EXCHANGE_PHASE_FAILED) {
+        ev.kind = CHAT_EVENT_ERROR;
+        ev.error = x->error;
+        chat_run_write(x->run, &ev, &x->out);
+        x->out_done = true;
+        return;
+    }
+    while (phase == EXCHANGE_PHASE_STARTED && x->out.n < STREAM_BLOCK_BYTES && !x->out_done) {
+        ev = chat_run_next(x->run);
+        if (ev.kind == CHAT_EVENT_NONE)
+            return;
+        chat_run_write(x->run, &ev, &x->out);
+        x->out_done = ev.kind == CHAT_EVENT_END || ev.kind == CHAT_EVENT_ERROR;
+    }
+}
+
+static ssize_t hand_over(struct exchange *x, char *to, size_t max)
+{
+    size_t n = x->out.n - x->out_at < max ? x->out.n - x->out_at : max;
+    uint64_t now = clock_now_ns();
+    memcpy(to, x->out.p + x->out_at, n);
+    x->out_at += n;
+    atomic_store(&x->last_write_ns, now);
+    atomic_fetch_add(&x->server->n.bytes_out, n);
+    if (atomic_load(&x->phase) == EXCHANGE_PHASE_STARTED)
+        chat_run_mark_byte(x->run, now);
+    return (ssize_t)n;
+}
+
+static ssize_t read_stream(void *exchange, uint64_t pos, char *to, size_t max)
+{
+    struct exchange *x = exchange;
+    (void)pos;
+    do {
+        if (x->out_at < x->out.n)
+            return hand_over(x, to, max);
+        if (x->out_done) {
+            x->completed_well = true;
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        }
+        if (atomic_load(&x->gone))
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        buf_clear(&x->out);
+        x->out_at = 0;
+        fill(x);
+        if (x->out.n == 0 && atomic_exchange(&x->comment_due, false))
+            buf_puts(&x->out, x->route->adapter->comment);
+        if (x->out.failed)
+            return MHD_CONTENT_READER_END_WITH_ERROR;
+        if (x->out.n == 0 && !x->out_done && exchange_sleep(x))
+            return 0;
+    } while (x->out.n > 0 || x->out_done || !atomic_load(&x->server->closing));
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void end_stream(void *exchange)
+{
+    struct exchange *x = exchange;
+    atomic_store(&x->streaming, false);
+    atomic_fetch_sub(&x->server->n.streams, 1);
+    exchange_drop(x);
+}
+
+static enum MHD_Result begin_stream(struct exchange *x)
+{
+    exchange_hold(x);
+    atomic_fetch_add(&x->server->n.streams, 1);
+    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
+                                                               read_stream, x, end_stream);
+    if (!r) {
+        end_stream(x);
+        return MHD_NO;
+    }
+    atomic_store(&x->last_write_ns, clock_now_ns());
+    atomic_store(&x->streaming, true);
+    (void)MHD_add_response_header(r, "Content-Type", x->route->adapter->stream_type);
+    (void)MHD_add_response_header(r, "Cache-Control", "no-cache");
+    (void)MHD_add_response_header(r, "X-Accel-Buffering", "no");
+    return queue(x, MHD_HTTP_OK, r);
+}
+
+/* ---- whole answers ---- */
+
+/* Gathers text; true when the reply was queued (or failed to be) into *result. */
+static bool read_whole(struct exchange *x, enum MHD_Result *result)
+{
+    for (;;) {
+        struct chat_event ev = chat_run_next(x->run);
+        switch (ev.kind) {
+        case CHAT_EVENT_NONE: return false;
+        case CHAT_EVENT_BEGIN: break;
+        case CHAT_EVENT_TEXT: buf_puts_str(&x->out, ev.text); break;
+        case CHAT_EVENT_ERROR: *result = reply_error(x, &ev.error); return true;
+        case CHAT_EVENT_END: {
+            struct buf b;
+            buf_init(&b, (size_t)512 << 20);
+            chat_run_write_whole(x->run, buf_str(&x->out), &ev, &b);
+            chat_run_mark_byte(x->run, clock_now_ns());
+            *result = b.failed || x->out.failed
+                          ? MHD_NO
+                          : reply_bytes(x, MHD_HTTP_OK, "application/json", buf_str(&b));
+            buf_deinit(&b);
+            return true;
+        }
+        }
+    }
+}
+
+enum MHD_Result reply_chat(struct exchange *x)
+{
+    enum MHD_Result result = MHD_NO;
+    for (;;) {
+        if (atomic_load(&x->gone))
+            return MHD_NO;
+        if (atomic_load(&x->phase) == EXCHANGE_PHASE_BODY)
+            exchange_start(x);
+        switch (atomic_load(&x->phase)) {
+        case EXCHANGE_PHASE_FAILED: return reply_error(x, &x->error);
+        case EXCHANGE_PHASE_STARTED:
+            if (chat_run_is_stream(x->run))
+                return begin_stream(x);
+            if (read_whole(x, &result))
+                return result;
+            break;
+        default:
+            if (atomic_load(&x->headers_due))
+                return begin_stream(x);
+            break;
+        }
+        if (exchange_sleep(x))
+            return MHD_YES;
+        if (atomic_load(&x->server->closing))
+            return MHD_NO;
+    }
+}

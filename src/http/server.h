@@ -1,0 +1,50 @@
+/*
+ * http/server.h - the HTTP server: sockets, routes, threads that move bytes.
+ *
+ * Threads: libmicrohttpd's (2) move bytes and format what a connection may take; the prep pool (2)
+ * parses, renders and tokenises; one notifier takes what the engine posts and resumes connections;
+ * one watcher sees hang-ups. None of them ever waits for a client, and none computes.
+ */
+#ifndef T9_HTTP_SERVER_H
+#define T9_HTTP_SERVER_H
+
+#include "base/err.h"
+#include "protocol/models.h"
+#include "protocol/prep.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http_server;
+
+struct http_params {
+    const char *host; /* numeric address or name to bind */
+    uint16_t port;    /* 0: any free one */
+    struct prep_params prep;
+    struct capabilities about;
+    const char *api_key;             /* NULL: none asked */
+    bool insecure;                   /* beyond loopback without a key */
+    const char *const *cors_origins; /* allowed browser origins beside our own */
+    size_t n_cors_origins;
+
+    int32_t n_prep, n_io;      /* threads */
+    int32_t connection_limit;  /* open connections */
+    int32_t idle_timeout_s;    /* of a connection that neither waits for us nor moves */
+    uint64_t body_bytes_max;   /* of one request: 413 beyond */
+    uint64_t bodies_bytes_max; /* of all requests that are being received: 503 beyond */
+    uint32_t keepalive_ms;     /* a silent stream gets a comment this often */
+    uint32_t header_wait_ms;   /* a stream's headers go out at the latest after this */
+};
+
+/* 127.0.0.1:11435, 2 + 2 threads, 1000 connections, 60 s, 64 MiB, 512 MiB, 5 s, 10 s. */
+void http_params_init(struct http_params *p);
+/* Binds, probes the template, starts all threads. What `p` points to outlives the server. INVALID
+ * for a refused configuration; IO for an address that can't be had, with a message for people. */
+t9_status http_server_new(struct http_server **out, const struct http_params *p,
+                          struct t9_err *err);
+uint16_t http_server_port(const struct http_server *s);
+/* Stops accepting, lets running requests end for up to timeout_ms, cancels the rest, joins all
+ * threads, frees. The engine must still run. NULL allowed. */
+void http_server_stop(struct http_server *s, uint32_t timeout_ms);
+
+#endif

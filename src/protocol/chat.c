@@ -1,0 +1,93 @@
+/*
+ * protocol/chat.c - life of a chat_request, warnings, and error values. One thread at a time.
+ */
+#include "protocol/chat.h"
+
+#include "base/utf8.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+t9_status chat_fail(struct chat_error *e, t9_status status, const char *param, const char *code,
+                    const char *fmt, ...)
+{
+    char msg[sizeof e->err.msg];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(msg, sizeof msg, fmt, ap);
+    va_end(ap);
+    (void)snprintf(e->param, sizeof e->param, "%s", param ? param : "");
+    e->code = code;
+    return t9_fail(&e->err, status, "%s", msg);
+}
+
+const char *chat_role_name(chat_role r)
+{
+    static const char *const names[] = {"system", "user", "assistant", "tool"};
+    return (unsigned)r < T9_COUNT(names) ? names[r] : "?";
+}
+
+void chat_request_init(struct chat_request *r, size_t arena_max_bytes)
+{
+    memset(r, 0, sizeof *r);
+    arena_init(&r->arena, arena_max_bytes);
+    sample_params_init(&r->sampling);
+}
+
+void chat_request_deinit(struct chat_request *r)
+{
+    if (r->doc)
+        yyjson_doc_free(r->doc);
+    arena_deinit(&r->arena);
+    memset(r, 0, sizeof *r);
+}
+
+void chat_warn(struct chat_request *r, const char *fmt, ...)
+{
+    char line[320];
+    if (r->n_warnings == CHAT_WARNINGS_MAX)
+        return;
+    if (r->n_warnings == CHAT_WARNINGS_MAX - 1) {
+        r->warnings[r->n_warnings++] = STR("further warnings were left out");
+        return;
+    }
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    if (n < 0)
+        return;
+    size_t len = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
+    len -= utf8_incomplete_tail((str){line, len});
+    str kept = arena_str(&r->arena, (str){line, len});
+    if (kept.p)
+        r->warnings[r->n_warnings++] = kept;
+}
+
+const char *chat_brief(yyjson_val *v, char out[80])
+{
+    enum { OUT_BYTES = 80, TEXT_BYTES = 48 };
+    if (yyjson_is_str(v)) {
+        str s = json_str(v);
+        bool cut = s.n > TEXT_BYTES;
+        if (cut)
+            s.n = TEXT_BYTES;
+        s.n -= utf8_incomplete_tail(s);
+        (void)snprintf(out, OUT_BYTES, "\"" STR_FMT "%s\"", STR_ARG(s), cut ? "..." : "");
+        return out;
+    }
+    if (yyjson_is_num(v) || yyjson_is_bool(v) || yyjson_is_null(v)) {
+        struct buf b;
+        buf_init(&b, OUT_BYTES - 1);
+        json_write_val(&b, v);
+        (void)snprintf(out, OUT_BYTES, STR_FMT, STR_ARG(buf_str(&b)));
+        buf_deinit(&b);
+        return out;
+    }
+    (void)snprintf(out, OUT_BYTES, "%s",
+                   yyjson_is_arr(v)   ? "an array"
+                   : yyjson_is_obj(v) ? "an object"
+                                      : "nothing");
+    return out;
+}

@@ -1,0 +1,92 @@
+/*
+ * protocol/models.c - see models.h.
+ */
+#include "protocol/models.h"
+
+#include "engine/engine.h"
+#include "protocol/openai_chat.h"
+
+static void member_str(struct buf *b, const char *key, const char *v)
+{
+    json_write_key(b, key);
+    json_write_str(b, str_from(v));
+}
+
+static void member_bool(struct buf *b, const char *key, bool v)
+{
+    json_write_key(b, key);
+    json_write_bool(b, v);
+}
+
+static void write_model(const struct prep *p, str id, int64_t created_s, struct buf *out)
+{
+    const struct prep_params *q = prep_params_of(p);
+    buf_puts(out, "{\"id\":");
+    json_write_str(out, id);
+    buf_puts(out, ",\"object\":\"model\",\"created\":");
+    json_write_i64(out, created_s);
+    buf_puts(out, ",\"owned_by\":\"tempo9\"");
+    if (q->engine) {
+        buf_puts(out, ",\"max_model_len\":");
+        json_write_i64(out, engine_max_length(q->engine));
+    }
+    buf_putc(out, '}');
+}
+
+void models_write_list(const struct prep *p, int64_t created_s, struct buf *out)
+{
+    const struct prep_params *q = prep_params_of(p);
+    buf_puts(out, "{\"object\":\"list\",\"data\":[");
+    write_model(p, str_from(q->model_name), created_s, out);
+    for (size_t i = 0; i < q->n_aliases; i++) {
+        buf_putc(out, ',');
+        write_model(p, str_from(q->aliases[i]), created_s, out);
+    }
+    buf_puts(out, "]}");
+}
+
+bool models_write_one(const struct prep *p, str id, int64_t created_s, struct buf *out)
+{
+    const struct prep_params *q = prep_params_of(p);
+    bool known = str_eqz(id, q->model_name);
+    for (size_t i = 0; i < q->n_aliases && !known; i++)
+        known = str_eqz(id, q->aliases[i]);
+    if (known)
+        write_model(p, id, created_s, out);
+    return known;
+}
+
+void capabilities_write(const struct prep *p, const struct capabilities *c, struct buf *out)
+{
+    const struct prep_params *q = prep_params_of(p);
+    struct prep_template_info t = prep_info(p);
+    buf_puts(out, "{\"server\":{\"name\":\"tempo9\",");
+    member_str(out, "version", c->version);
+    buf_putc(out, ',');
+    member_str(out, "build", c->build_id);
+    buf_puts(out, "},\"numerics\":{");
+    member_str(out, "id", c->numerics_id);
+    buf_putc(out, ',');
+    member_bool(out, "invariant", c->invariant);
+    buf_puts(out, "},\"model\":{");
+    member_str(out, "id", q->model_name);
+    buf_puts(out, ",\"max_length\":");
+    json_write_i64(out, q->engine ? engine_max_length(q->engine) : 0);
+    buf_puts(out, ",\"template\":{");
+    json_write_key(out, "source");
+    buf_puts(out, t.present ? "\"model\"" : t.chatml_fallback ? "\"chatml\"" : "null");
+    buf_putc(out, ',');
+    member_bool(out, "system", t.system);
+    buf_putc(out, ',');
+    member_bool(out, "later_system", t.later_system);
+    buf_putc(out, ',');
+    member_bool(out, "user_twice", t.user_twice);
+    buf_puts(out, "}},");
+    member_bool(out, "strict", q->strict);
+    buf_puts(out, ",\"protocols\":{\"openai_chat\":{\"path\":\"/v1/chat/completions\","
+                  "\"unknown_fields\":");
+    buf_puts(out, q->strict ? "\"refused\"" : "\"ignored with a warning\"");
+    buf_puts(out, ",\"fields\":");
+    policy_write(out, openai_chat_fields, openai_chat_n_fields);
+    buf_puts(out, "}}}");
+}

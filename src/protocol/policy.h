@@ -1,0 +1,61 @@
+/*
+ * protocol/policy.h - the table of fields of a protocol. One table per protocol feeds its parser,
+ * /v1/capabilities and the manual, so what is said and what is done can't differ.
+ *
+ * A field is honoured, clamped, accepted without effect (it can't change the answer) or refused by
+ * name. Fields that no table knows are ignored with a warning. `null` means absent everywhere.
+ * Immutable; any thread.
+ */
+#ifndef T9_PROTOCOL_POLICY_H
+#define T9_PROTOCOL_POLICY_H
+
+#include "protocol/chat.h"
+
+typedef enum policy_class {
+    POLICY_HONOURED,
+    POLICY_CLAMPED,   /* honoured as far as it fits, with a warning */
+    POLICY_NO_EFFECT, /* accepted; can't change the answer */
+    POLICY_REFUSED,   /* 400 naming it, unless its value asks for nothing */
+} policy_class;
+
+const char *policy_class_name(policy_class c);
+
+struct policy_ctx {
+    struct chat_request *request;
+    struct chat_error *err;
+    bool strict; /* unknown fields are refused */
+};
+
+struct policy_field {
+    const char *name;
+    policy_class cls;
+    /* HONOURED and CLAMPED: takes the value over (it is not null). */
+    t9_status (*parse)(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+    /* REFUSED: whether this value asks for nothing and is fine. NULL: no value is. */
+    bool (*neutral)(yyjson_val *v);
+    double min, max;  /* for policy_f32, policy_i32, policy_i64 */
+    size_t offset;    /* of the member of struct chat_request that they fill */
+    const char *note; /* one sentence for people; never empty */
+};
+
+/* Takes the members of `obj` in order through `fields`; the first failure ends it. */
+t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
+                      yyjson_val *obj);
+
+/* Parsers of plain values into the member at f->offset; range f->min .. f->max, both included. */
+t9_status policy_f32(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+t9_status policy_i32(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+t9_status policy_i64(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+t9_status policy_bool(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+/* "NAME must be WANTED, not VALUE" with param and INVALID. */
+t9_status policy_wrong(struct policy_ctx *c, const char *name, const char *wanted, yyjson_val *v);
+
+/* Values that ask for nothing. */
+bool policy_is_false(yyjson_val *v);
+bool policy_is_zero(yyjson_val *v);
+bool policy_is_empty(yyjson_val *v); /* [], {} or "" */
+
+/* Appends [{"name":..,"class":..,"note":..}, ...]. */
+void policy_write(struct buf *b, const struct policy_field *fields, size_t n_fields);
+
+#endif

@@ -1,0 +1,312 @@
+/*
+ * protocol/prep.c - see prep.h. The keyword arguments are written as JSON text and parsed back: one
+ * linear pass each way, and the origin of a string is then a question of where its value lies in
+ * the parsed document.
+ */
+#include "protocol/prep.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "protocol/history.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORIGIN_ASSISTANT = 2 };
+
+#define KWARGS_BYTES_MAX  ((size_t)256 << 20)
+#define PROMPT_TOKENS_MAX ((size_t)8 << 20)
+
+static const char chatml[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
+    "+ "
+    "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
+    "}}{% endif %}";
+
+struct prep {
+    struct prep_params params;
+    struct prep_template_info info;
+    struct jinja_template *own; /* the fallback */
+    const struct jinja_template *tmpl;
+};
+
+/* Where strings of the keyword arguments come from, besides the user. */
+struct origins {
+    yyjson_val **assistant; /* contents of the assistant's messages, ascending addresses */
+    size_t n_assistant;
+    yyjson_val *bos, *eos;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint8_t origin_of(void *ctx, yyjson_val *text)
+{
+    const struct origins *o = ctx;
+    if (text == o->bos || text == o->eos)
+        return JINJA_ORIGIN_TEMPLATE;
+    if (o->n_assistant &&
+        bsearch(&text, o->assistant, o->n_assistant, sizeof *o->assistant, by_address))
+        return ORIGIN_ASSISTANT;
+    return JINJA_ORIGIN_USER;
+}
+
+static t9_status find_origins(struct origins *o, yyjson_val *kwargs, size_t n_messages)
+{
+    size_t idx, max;
+    yyjson_val *m;
+    o->bos = json_get(kwargs, "bos_token");
+    o->eos = json_get(kwargs, "eos_token");
+    o->assistant = mem_calloc(n_messages + 1, sizeof(*o->assistant));
+    if (!o->assistant)
+        return T9_STATUS_NOMEM;
+    yyjson_arr_foreach(json_get(kwargs, "messages"), idx, max, m)
+    {
+        yyjson_val *content = json_get(m, "content");
+        if (yyjson_is_str(content) && str_eqz(json_str(json_get(m, "role")), "assistant"))
+            o->assistant[o->n_assistant++] = content;
+    }
+    /* They lie in document order already; sorting keeps us independent of that. */
+    qsort(o->assistant, o->n_assistant, sizeof *o->assistant, by_address);
+    return T9_STATUS_OK;
+}
+
+static void write_special(const struct prep *p, struct buf *out, const char *key, int32_t id)
+{
+    if (id < 0)
+        return;
+    buf_putc(out, ',');
+    json_write_key(out, key);
+    json_write_str(out, tokenizer_piece(p->params.tokenizer, id));
+}
+
+static void write_kwargs(const struct prep *p, const struct history *h,
+                         const struct chat_request *r, struct buf *out)
+{
+    buf_puts(out, "{\"messages\":");
+    history_write(h, out);
+    buf_puts(out, ",\"add_generation_prompt\":true,\"documents\":null,\"tools\":");
+    if (r->tools)
+        json_write_val(out, r->tools);
+    else
+        buf_puts(out, "null");
+    write_special(p, out, "bos_token", tokenizer_bos(p->params.tokenizer));
+    write_special(p, out, "eos_token", tokenizer_eos(p->params.tokenizer));
+    yyjson_obj_iter it = yyjson_obj_iter_with(r->template_kwargs);
+    yyjson_val *key;
+    while ((key = yyjson_obj_iter_next(&it)) != NULL) {
+        buf_putc(out, ',');
+        json_write_str(out, json_str(key));
+        buf_putc(out, ':');
+        json_write_val(out, yyjson_obj_iter_get_val(key));
+    }
+    buf_putc(out, '}');
+}
+
+static t9_status render(const struct prep *p, const struct chat_request *r,
+                        struct jinja_output *out, struct t9_err *err)
+{
+    static const struct json_limits limits = {KWARGS_BYTES_MAX, 160, 32u << 20};
+    struct history h = {0};
+    struct origins origins = {0};
+    struct buf text;
+    yyjson_doc *doc = NULL;
+    struct history_caps caps = {p->info.system, p->info.later_system, p->info.user_twice};
+    buf_init(&text, KWARGS_BYTES_MAX);
+
+    t9_status s = history_arrange(&h, r->messages, r->n_messages, caps, err);
+    if (s != T9_STATUS_OK)
+        goto done;
+    write_kwargs(p, &h, r, &text);
+    if (text.failed) {
+        s = t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is too large to be rendered");
+        goto done;
+    }
+    s = json_parse(&doc, buf_str(&text), limits, err);
+    if (s != T9_STATUS_OK)
+        goto done;
+    buf_deinit(&text);
+    s = find_origins(&origins, yyjson_doc_get_root(doc), h.n_entries);
+    if (s != T9_STATUS_OK) {
+        (void)t9_fail(err, s, "no memory to render %zu messages", h.n_entries);
+        goto done;
+    }
+    struct jinja_env env = {.now_unix_s =
+                                p->params.now_unix_s ? p->params.now_unix_s : clock_unix_s(),
+                            .origin = origin_of,
+                            .origin_ctx = &origins};
+    s = jinja_render(p->tmpl, yyjson_doc_get_root(doc), NULL, &env, out, err);
+done:
+    mem_free(origins.assistant);
+    if (doc)
+        yyjson_doc_free(doc);
+    buf_deinit(&text);
+    history_deinit(&h);
+    return s;
+}
+
+static t9_status encode(const struct prep *p, const struct jinja_output *text, struct tok_ids *out,
+                        struct t9_err *err)
+{
+    const struct tokenizer *t = p->params.tokenizer;
+    struct tok_span *spans = mem_calloc(text->n_spans + 1, sizeof *spans);
+    if (!spans)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
+    size_t from = 0;
+    for (size_t i = 0; i < text->n_spans; i++) {
+        uint8_t origin = text->spans[i].origin;
+        spans[i].text = str_slice(buf_str(&text->text), from, text->spans[i].end);
+        spans[i].parse_control = origin == JINJA_ORIGIN_TEMPLATE;
+        spans[i].parse_user_defined = origin == JINJA_ORIGIN_TEMPLATE || origin == ORIGIN_ASSISTANT;
+        from = text->spans[i].end;
+    }
+    t9_status s = tokenizer_encode(t, spans, text->n_spans, tokenizer_add_bos(t), out, err);
+    mem_free(spans);
+    return s;
+}
+
+t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
+                      struct chat_error *err)
+{
+    struct jinja_output text = {0};
+    struct t9_err e = {0};
+    tok_ids_init(out, PROMPT_TOKENS_MAX);
+    if (!p->tmpl)
+        return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
+                         "this model has no chat template and its vocabulary no <|im_start|>, so "
+                         "messages can't be laid out for it: serve a chat model");
+    t9_status s = render(p, r, &text, &e);
+    if (s != T9_STATUS_OK) {
+        /* A template that hits our bounds met a conversation it can't take: the client's to change.
+         */
+        if (s == T9_STATUS_UNSUPPORTED || s == T9_STATUS_TOO_LARGE)
+            s = T9_STATUS_INVALID;
+        return chat_fail(err, s, "messages", "template_error", "%s", e.msg);
+    }
+    s = encode(p, &text, out, &e);
+    jinja_output_deinit(&text);
+    if (s == T9_STATUS_TOO_LARGE)
+        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
+                         "the prompt has more than %zu tokens: shorten the conversation",
+                         PROMPT_TOKENS_MAX);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+    if (out->n == 0)
+        return chat_fail(err, T9_STATUS_INVALID, "messages", "empty_prompt",
+                         "the template made an empty prompt of these messages");
+    return T9_STATUS_OK;
+}
+
+t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err)
+{
+    const struct prep_params *q = &p->params;
+    char brief[80];
+    if (r->model.n == 0 || str_eqz(r->model, "default") || str_eqz(r->model, q->model_name))
+        return T9_STATUS_OK;
+    for (size_t i = 0; i < q->n_aliases; i++)
+        if (str_eqz(r->model, q->aliases[i]))
+            return T9_STATUS_OK;
+    str shown = r->model.n > 60 ? str_slice(r->model, 0, 60) : r->model;
+    (void)snprintf(brief, sizeof brief, STR_FMT, STR_ARG(shown));
+    if (!q->any_model)
+        return chat_fail(err, T9_STATUS_NOT_FOUND, "model", "model_not_found",
+                         "there is no model \"%s\" here; the one served is \"%.100s\"", brief,
+                         q->model_name);
+    chat_warn(r, "the model \"%s\" was asked for and \"%s\" answered", brief, q->model_name);
+    return T9_STATUS_OK;
+}
+
+/* Whether the template renders these turns and shows the last text of each. */
+static bool renders(const struct prep *p, const char *roles)
+{
+    static const char *const texts[] = {"t9probe-a", "t9probe-b", "t9probe-c", "t9probe-d"};
+    struct chat_message m[4] = {0};
+    struct chat_request r;
+    struct jinja_output out = {0};
+    size_t n = strlen(roles);
+    for (size_t i = 0; i < n; i++) {
+        m[i].role = roles[i] == 's'   ? CHAT_ROLE_SYSTEM
+                    : roles[i] == 'u' ? CHAT_ROLE_USER
+                                      : CHAT_ROLE_ASSISTANT;
+        m[i].content = str_from(texts[i]);
+        m[i].has_content = true;
+    }
+    chat_request_init(&r, 4096);
+    r.messages = m;
+    r.n_messages = n;
+    bool ok = render(p, &r, &out, NULL) == T9_STATUS_OK;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = str_find(buf_str(&out.text), m[i].content, 0) != (size_t)-1;
+    jinja_output_deinit(&out);
+    chat_request_deinit(&r);
+    return ok;
+}
+
+/* Each probe claims the ability that it tests, so that the turns reach the template as they are. */
+static void probe(struct prep *p)
+{
+    struct prep_template_info *info = &p->info;
+    info->system = info->later_system = info->user_twice = true;
+    bool later = renders(p, "suas") && renders(p, "suau");
+    bool later_then_user = renders(p, "susu");
+    bool head = renders(p, "su");
+    bool twice = renders(p, "uu");
+    info->system = head;
+    info->later_system = head && later && later_then_user;
+    info->user_twice = twice;
+}
+
+t9_status prep_new(struct prep **out, const struct prep_params *params, struct t9_err *err)
+{
+    struct prep *p = mem_calloc(1, sizeof *p);
+    *out = NULL;
+    if (!p)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory");
+    p->params = *params;
+    p->tmpl = params->tmpl;
+    p->info.present = params->tmpl != NULL;
+    if (!p->tmpl && tokenizer_find(params->tokenizer, STR("<|im_start|>")) >= 0 &&
+        tokenizer_find(params->tokenizer, STR("<|im_end|>")) >= 0) {
+        t9_status s = jinja_parse(&p->own, STR(chatml), err);
+        if (s != T9_STATUS_OK) {
+            mem_free(p);
+            return s;
+        }
+        p->tmpl = p->own;
+        p->info.chatml_fallback = true;
+    }
+    if (p->tmpl)
+        probe(p);
+    *out = p;
+    return T9_STATUS_OK;
+}
+
+void prep_free(struct prep *p)
+{
+    if (!p)
+        return;
+    jinja_free(p->own);
+    mem_free(p);
+}
+
+const struct prep_params *prep_params_of(const struct prep *p)
+{
+    return &p->params;
+}
+
+struct prep_template_info prep_info(const struct prep *p)
+{
+    return p->info;
+}
+
+void prep_engine_stats(const struct prep *p, struct engine_stats *out)
+{
+    memset(out, 0, sizeof *out);
+    if (p->params.engine)
+        engine_stats_read(p->params.engine, out);
+}

@@ -1,0 +1,60 @@
+/*
+ * protocol/prep.h - from a conversation to the tokens of a prompt: what a template can do is probed
+ * once at load; then messages are arranged for it, rendered, and tokenised with provenance, so that
+ * no text of a message becomes a control token.
+ *
+ * Which special tokens are recognised where: all of them in what the template wrote (bos_token and
+ * eos_token count as that), user-defined ones in the assistant's own past content, none elsewhere.
+ *
+ * A `struct prep` is immutable after prep_new; any number of threads may use it.
+ */
+#ifndef T9_PROTOCOL_PREP_H
+#define T9_PROTOCOL_PREP_H
+
+#include "protocol/chat.h"
+#include "template/template.h"
+#include "tokenizer/tokenizer.h"
+
+struct engine;
+struct engine_stats;
+struct prep;
+
+struct prep_params {
+    const struct tokenizer *tokenizer;
+    struct engine *engine;             /* for its limits and to submit to; NULL: render only */
+    const struct jinja_template *tmpl; /* the model's, or NULL when it has none */
+    const char *model_name;
+    const char *const *aliases; /* further names it answers to */
+    size_t n_aliases;
+    bool any_model;       /* answers to every name, with a warning */
+    bool strict;          /* unknown fields are refused */
+    const char *build_id; /* system_fingerprint */
+    int64_t now_unix_s;   /* what templates see as now; 0: the clock */
+};
+
+/* Probes the template. Keeps the pointers in `p`, which outlive it. */
+t9_status prep_new(struct prep **out, const struct prep_params *p, struct t9_err *err);
+void prep_free(struct prep *p); /* NULL allowed */
+const struct prep_params *prep_params_of(const struct prep *p);
+
+/* What was found out about the template; for --version-like reports, capabilities and tests. */
+struct prep_template_info {
+    bool present;         /* the model brought one */
+    bool chatml_fallback; /* none, but the vocabulary has <|im_start|> */
+    bool system;          /* takes a system message at the head */
+    bool later_system;    /* takes one after the first turn */
+    bool user_twice;      /* takes two user messages in a row */
+};
+struct prep_template_info prep_info(const struct prep *p);
+
+/* What the engine counts; zeroes without one. Any thread. */
+void prep_engine_stats(const struct prep *p, struct engine_stats *out);
+
+/* INVALID / NOT_FOUND when the request names another model; may add a warning. */
+t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);
+/* Renders and tokenises into `out` (initialised here; freed by the caller with tok_ids_deinit
+ * whatever comes back). */
+t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
+                      struct chat_error *err);
+
+#endif

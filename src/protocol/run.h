@@ -1,0 +1,65 @@
+/*
+ * protocol/run.h - one chat request from its body to its last event, for any protocol: parse,
+ * prepare, submit, read, stop strings, cancel.
+ *
+ * Threads: chat_run_start on a prep thread; then chat_run_next and the writers on one thread at a
+ * time; chat_run_cancel and chat_run_notified on any. The caller's locks give the order between
+ * them.
+ */
+#ifndef T9_PROTOCOL_RUN_H
+#define T9_PROTOCOL_RUN_H
+
+#include "protocol/adapter.h"
+#include "protocol/prep.h"
+
+struct chat_run;
+
+struct chat_run_hooks {
+    /* Called on the engine thread when something is new: must not block, allocate or take a lock.
+     * Answer it with chat_run_notified on another thread. */
+    void (*wake)(void *ctx);
+    void *ctx;
+    const atomic_bool *gone; /* nobody waits any more; looked at between the stages of start */
+};
+
+/* `received_ns`: when the request's head arrived. */
+t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
+                       const struct chat_adapter *adapter, struct chat_run_hooks hooks,
+                       uint64_t received_ns, struct t9_err *err);
+/* NULL allowed. Only when never started, or when start failed, or after chat_run_notified said
+ * true. */
+void chat_run_free(struct chat_run *run);
+
+/* Parses, renders, tokenises and submits. CANCELLED when `gone` was set. */
+t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err);
+/* Any thread, also while start runs: whether the client asked for a stream; false until parsed. */
+bool chat_run_is_stream(const struct chat_run *run);
+/* The wake hook was called. Returns true, once, when the engine will not touch the run any more and
+ * no further wake is under way: its share of the run is given back. */
+bool chat_run_notified(struct chat_run *run);
+/* Any thread, after a start that succeeded and before the run is freed. */
+void chat_run_cancel(struct chat_run *run);
+
+/* Next event for the reader; NONE when there is nothing yet, or after END or ERROR. */
+struct chat_event chat_run_next(struct chat_run *run);
+/* Whether the run wants to be read at every token, not only at the end (stop strings). */
+bool chat_run_wants_tokens(const struct chat_run *run);
+/* Whether the engine has finished with it: its last events can be read. */
+bool chat_run_is_over(const struct chat_run *run);
+
+/* Formats an event of a stream, or the whole reply. */
+void chat_run_write(const struct chat_run *run, const struct chat_event *ev, struct buf *out);
+void chat_run_write_whole(const struct chat_run *run, str text, const struct chat_event *end,
+                          struct buf *out);
+
+/* Phase clocks for the access log; zeroes before the start. */
+struct chat_run_times {
+    int32_t n_prompt, n_completion;
+    struct chat_timings timings;
+    const char *finish; /* "stop", "length", "cancelled", "error" or "none" */
+};
+struct chat_run_times chat_run_times(const struct chat_run *run);
+/* Marks first_byte and last_byte of the request's clocks. */
+void chat_run_mark_byte(struct chat_run *run, uint64_t now_ns);
+
+#endif
