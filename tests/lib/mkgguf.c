@@ -1,0 +1,420 @@
+/*
+ * tests/lib/mkgguf.c - see the header. Weights come from a counter-based generator, so each
+ * tensor's values depend only on the seed and its name.
+ */
+#include "lib/mkgguf.h"
+
+#include "base/arena.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "base/num.h"
+#include "base/utf8.h"
+#include "lib/gguf_writer.h"
+#include "lib/quantize.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VOCAB_MAX 65536
+#define DIM_MAX   65536
+
+/* Text that the merges are learned from. */
+static const char corpus[] =
+    "The quick brown fox jumps over the lazy dog. The weather in Paris is sunny and the weather in "
+    "London is rainy. What is the capital of France? The capital of France is Paris. You are a "
+    "helpful assistant. Please answer the question with a short answer and then explain the reason "
+    "for the answer. Write a function that returns the sum of two numbers. def add(a, b): return a "
+    "+ b. for i in range(10): print(i). The system sends a message to the user and the user sends "
+    "a "
+    "message to the assistant. Hello, how are you? I am fine, thank you. Once upon a time there "
+    "was "
+    "a little girl who lived in a village near the forest. When she was older she went to the city "
+    "and worked in a library where there were many books. She read the books every day and every "
+    "night. It is not the strongest of the species that survives but the one that is the most "
+    "responsive to change. Numbers: 1 2 3 4 5 6 7 8 9 10 11 12 100 1000. The time is 12:30. Call "
+    "the "
+    "tool with the name and the arguments of the function. If there is an error, then say that "
+    "there "
+    "is an error and try again with other arguments.";
+
+static const char chat_template[] =
+    "{%- if tools %}{{- '<|im_start|>system\\n' }}"
+    "{%- if messages[0].role == 'system' %}{{- messages[0].content + '\\n\\n' }}{%- endif %}"
+    "{{- '# Tools\\n<tools>' }}{%- for tool in tools %}{{- '\\n' + (tool | tojson) }}{%- endfor %}"
+    "{{- '\\n</tools>\\nFor each call answer with <tool_call>\\n{\"name\": NAME, \"arguments\": "
+    "OBJECT}\\n</tool_call><|im_end|>\\n' }}{%- endif %}"
+    "{%- for message in messages %}"
+    "{%- if not (tools and loop.first and message.role == 'system') %}"
+    "{{- '<|im_start|>' + message.role + '\\n' }}"
+    "{%- if message.content %}{{- message.content }}{%- endif %}"
+    "{%- if message.tool_calls %}{%- for call in message.tool_calls %}"
+    "{{- '\\n<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}"
+    "{%- if call.function.arguments is string %}{{- call.function.arguments }}"
+    "{%- else %}{{- call.function.arguments | tojson }}{%- endif %}"
+    "{{- '}\\n</tool_call>' }}{%- endfor %}{%- endif %}"
+    "{{- '<|im_end|>\\n' }}{%- endif %}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}";
+
+struct maker {
+    const struct mkgguf_params *p;
+    struct gguf_writer w;
+    struct arena arena;
+    float *values;
+    void *blocks;
+    size_t values_cap;
+    struct t9_err *err;
+    t9_status st; /* sticky */
+};
+
+static void make_fail(struct maker *m, t9_status code, const char *what)
+{
+    if (m->st == T9_STATUS_OK)
+        m->st = t9_fail(m->err, code, "%s", what);
+}
+
+/* ---- weights ---- */
+
+/* Value i of the stream `seed`: the sum of four uniforms, close to a normal of deviation 1. */
+static float random_normal(uint64_t seed, uint64_t i)
+{
+    uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    z ^= z >> 31;
+    float sum = 0;
+    for (int k = 0; k < 4; k++)
+        sum += (float)(z >> (16 * k) & 0xFFFF) - 32767.5f;
+    return sum * (1.0f / 37837.2f); /* deviation of the sum: 65536 * sqrt(4 / 12) */
+}
+
+/* The type that a row of n_in values can have. */
+static uint32_t usable_dtype(uint32_t dtype, uint64_t n_in)
+{
+    const struct dtype_info *info = gguf_dtype_get(dtype);
+    if (n_in % info->block_elems == 0)
+        return dtype;
+    uint32_t small;
+    switch (dtype) {
+    case DTYPE_Q4_K: small = DTYPE_Q5_0; break;
+    case DTYPE_Q5_K: small = DTYPE_Q5_1; break;
+    case DTYPE_Q6_K: small = DTYPE_Q8_0; break;
+    case DTYPE_IQ4_XS: small = DTYPE_IQ4_NL; break;
+    case DTYPE_Q2_K:
+    case DTYPE_Q3_K: small = DTYPE_Q4_0; break;
+    default: small = DTYPE_F16; break;
+    }
+    return n_in % gguf_dtype_get(small)->block_elems == 0 ? small : (uint32_t)DTYPE_F16;
+}
+
+/* Adds a tensor of n_out rows (0: a vector) of n_in values: mean + deviation * normal. */
+static void add_tensor(struct maker *m, const char *name, uint32_t dtype, uint64_t n_in,
+                       uint64_t n_out, float mean, float deviation)
+{
+    const uint64_t n = n_in * (n_out ? n_out : 1);
+    const uint64_t ne[2] = {n_in, n_out};
+    if (m->st != T9_STATUS_OK)
+        return;
+    dtype = usable_dtype(dtype, n_in);
+    if (n > m->values_cap) {
+        mem_free(m->values);
+        mem_free(m->blocks);
+        m->values = mem_calloc(n, sizeof *m->values);
+        m->blocks = mem_calloc(n, sizeof *m->values);
+        m->values_cap = m->values && m->blocks ? n : 0;
+        if (m->values_cap == 0) {
+            make_fail(m, T9_STATUS_NOMEM, "out of memory for a tensor");
+            return;
+        }
+    }
+    const uint64_t seed = hash_xxh3_64(name, strlen(name), m->p->seed);
+    for (uint64_t i = 0; i < n; i++)
+        m->values[i] = mean + deviation * random_normal(seed, i);
+    t9_status st = quantize_row(dtype, m->values, m->blocks, n, m->err);
+    if (st != T9_STATUS_OK) {
+        m->st = st;
+        return;
+    }
+    gw_tensor(&m->w, name, dtype, n_out ? 2 : 1, ne, m->blocks,
+              dtype_row_bytes(dtype, n_in) * (n_out ? n_out : 1));
+}
+
+static void add_matrix(struct maker *m, uint32_t layer, const char *what, uint64_t n_in,
+                       uint64_t n_out, bool better)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, what);
+    const uint32_t dtype = better && m->p->mix ? (uint32_t)DTYPE_Q6_K : m->p->dtype;
+    add_tensor(m, name, dtype, n_in, n_out, 0, 1 / sqrtf((float)n_in));
+}
+
+static void add_vector(struct maker *m, uint32_t layer, const char *what, uint64_t n, float mean)
+{
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.%s", layer, what);
+    add_tensor(m, name, DTYPE_F32, n, 0, mean, 0.1f);
+}
+
+static void add_layer(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint64_t hd = p->head_dim ? p->head_dim : p->width / p->heads;
+    const uint64_t n_q = hd * p->heads;
+    const uint64_t n_kv = hd * p->kv_heads;
+    const bool better = i % 2 == 0;
+    add_vector(m, i, "attn_norm.weight", p->width, 1);
+    add_matrix(m, i, "attn_q", p->width, n_q, false);
+    add_matrix(m, i, "attn_k", p->width, n_kv, false);
+    add_matrix(m, i, "attn_v", p->width, n_kv, better);
+    add_matrix(m, i, "attn_output", n_q, p->width, false);
+    if (strcmp(p->arch, "qwen2") == 0) {
+        add_vector(m, i, "attn_q.bias", n_q, 0);
+        add_vector(m, i, "attn_k.bias", n_kv, 0);
+        add_vector(m, i, "attn_v.bias", n_kv, 0);
+    }
+    if (strcmp(p->arch, "qwen3") == 0) {
+        add_vector(m, i, "attn_q_norm.weight", hd, 1);
+        add_vector(m, i, "attn_k_norm.weight", hd, 1);
+    }
+    add_vector(m, i, "ffn_norm.weight", p->width, 1);
+    add_matrix(m, i, "ffn_gate", p->width, p->ffn, false);
+    add_matrix(m, i, "ffn_up", p->width, p->ffn, false);
+    add_matrix(m, i, "ffn_down", p->ffn, p->width, better);
+}
+
+static void add_tensors(struct maker *m)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint32_t embd = p->mix ? (uint32_t)DTYPE_Q6_K : p->dtype;
+    /* Logits then have a deviation of about 3: greedy choices stand clear of rounding. */
+    const float deviation = 3 / sqrtf((float)p->width);
+    add_tensor(m, "token_embd.weight", embd, p->width, p->vocab, 0, deviation);
+    for (uint32_t i = 0; i < p->layers; i++)
+        add_layer(m, i);
+    add_tensor(m, "output_norm.weight", DTYPE_F32, p->width, 0, 1, 0.1f);
+    if (p->untied)
+        add_tensor(m, "output.weight", embd, p->width, p->vocab, 0, deviation);
+}
+
+/* ---- tokenizer ---- */
+
+/* The byte-level alphabet: printable bytes stand for themselves, others for U+0100 and up. */
+static str byte_piece(struct arena *a, int byte)
+{
+    char z[4];
+    uint32_t n_before = 0;
+    for (int b = 0; b <= byte; b++) {
+        bool plain = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+        if (b == byte)
+            return arena_str(a, (str){z, utf8_encode(plain ? (uint32_t)b : 256 + n_before, z)});
+        n_before += !plain;
+    }
+    return (str){NULL, 0};
+}
+
+static str joined(struct arena *a, str x, const char *between, str y)
+{
+    size_t n_mid = strlen(between);
+    char *p = arena_alloc(a, x.n + n_mid + y.n + 1);
+    if (!p)
+        return (str){NULL, 0};
+    memcpy(p, x.p, x.n);
+    memcpy(p + x.n, between, n_mid);
+    memcpy(p + x.n + n_mid, y.p, y.n);
+    return (str){p, x.n + n_mid + y.n};
+}
+
+/* The most frequent neighbouring pair in ids (words are separated by -1); its count. */
+static uint32_t best_pair(const int *ids, size_t n, int *left, int *right)
+{
+    uint32_t best = 0;
+    for (size_t i = 0; i + 1 < n; i++) {
+        if (ids[i] < 0 || ids[i + 1] < 0)
+            continue;
+        uint32_t count = 0;
+        for (size_t k = i; k + 1 < n; k++)
+            count += ids[k] == ids[i] && ids[k + 1] == ids[i + 1];
+        if (count > best) {
+            best = count;
+            *left = ids[i];
+            *right = ids[i + 1];
+        }
+    }
+    return best;
+}
+
+static size_t replace_pair(int *ids, size_t n, int left, int right, int merged)
+{
+    size_t out = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (i + 1 < n && ids[i] == left && ids[i + 1] == right) {
+            ids[out++] = merged;
+            i++;
+        } else {
+            ids[out++] = ids[i];
+        }
+    }
+    return out;
+}
+
+/* The corpus as byte ids, with -1 before each word; a word takes the space before it. */
+static size_t corpus_ids(int *ids)
+{
+    size_t n = 0;
+    for (size_t i = 0; i + 1 < sizeof corpus; i++) {
+        char c = corpus[i];
+        bool letter = (c | 32) >= 'a' && (c | 32) <= 'z';
+        char before = i ? corpus[i - 1] : ' ';
+        bool after_letter = (before | 32) >= 'a' && (before | 32) <= 'z';
+        if (!letter || (!after_letter && before != ' '))
+            ids[n++] = -1;
+        ids[n++] = (unsigned char)c;
+    }
+    return n;
+}
+
+/* Learns merges until `end` tokens exist; returns how many tokens there are. */
+static uint32_t learn_merges(struct maker *m, str *tokens, str *merges, uint32_t end)
+{
+    uint32_t n_tokens = 256;
+    int *ids = mem_calloc(2 * sizeof corpus, sizeof *ids);
+    if (!ids) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for the vocabulary");
+        return n_tokens;
+    }
+    size_t n = corpus_ids(ids);
+    int left = 0;
+    int right = 0;
+    while (n_tokens < end && best_pair(ids, n, &left, &right) > 1) {
+        merges[n_tokens - 256] = joined(&m->arena, tokens[left], " ", tokens[right]);
+        tokens[n_tokens] = joined(&m->arena, tokens[left], "", tokens[right]);
+        n = replace_pair(ids, n, left, right, (int)n_tokens);
+        n_tokens++;
+    }
+    mem_free(ids);
+    return n_tokens;
+}
+
+static void add_tokenizer(struct maker *m)
+{
+    static const char *const special[MKGGUF_N_SPECIAL] = {
+        "<|endoftext|>", "<|im_start|>", "<|im_end|>",  "<think>",
+        "</think>",      "<tool_call>",  "</tool_call>"};
+    const uint32_t n = m->p->vocab;
+    const uint32_t first_special = n - MKGGUF_N_SPECIAL;
+    str *tokens = arena_calloc(&m->arena, n, sizeof *tokens);
+    str *merges = arena_calloc(&m->arena, n, sizeof *merges);
+    int32_t *types = arena_calloc(&m->arena, n, sizeof *types);
+    if (!tokens || !merges || !types) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for the vocabulary");
+        return;
+    }
+    for (int b = 0; b < 256; b++)
+        tokens[b] = byte_piece(&m->arena, b);
+    uint32_t n_learned = learn_merges(m, tokens, merges, first_special);
+    for (uint32_t i = 0; i < n; i++) {
+        char z[32];
+        types[i] = 1;
+        if (i >= first_special) {
+            tokens[i] = str_from(special[i - first_special]);
+            types[i] = i - first_special < 3 ? 3 : 4; /* control, user-defined */
+        } else if (i >= n_learned) {
+            snprintf(z, sizeof z, "<unused_%u>", i);
+            tokens[i] = arena_str(&m->arena, str_from(z));
+            types[i] = 5;
+        }
+        if (!tokens[i].p)
+            make_fail(m, T9_STATUS_NOMEM, "out of memory for the vocabulary");
+    }
+    bool llama = strcmp(m->p->arch, "llama") == 0;
+    gw_str(&m->w, "tokenizer.ggml.model", STR("gpt2"));
+    gw_str(&m->w, "tokenizer.ggml.pre", llama ? STR("smollm") : STR("qwen2"));
+    gw_arr_str(&m->w, "tokenizer.ggml.tokens", tokens, n);
+    gw_arr(&m->w, "tokenizer.ggml.token_type", GGUF_TYPE_I32, types, n);
+    gw_arr_str(&m->w, "tokenizer.ggml.merges", merges, n_learned - 256);
+    gw_u32(&m->w, "tokenizer.ggml.bos_token_id", first_special);
+    gw_u32(&m->w, "tokenizer.ggml.eos_token_id", first_special + 2);
+    gw_u32(&m->w, "tokenizer.ggml.padding_token_id", first_special);
+    gw_bool(&m->w, "tokenizer.ggml.add_bos_token", false);
+    gw_str(&m->w, "tokenizer.chat_template", STR(chat_template));
+}
+
+/* ---- the model ---- */
+
+static void arch_u32(struct maker *m, const char *what, uint32_t v)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->p->arch, what);
+    gw_u32(&m->w, key, v);
+}
+
+static void arch_f32(struct maker *m, const char *what, float v)
+{
+    char key[96];
+    snprintf(key, sizeof key, "%s.%s", m->p->arch, what);
+    gw_f32(&m->w, key, v);
+}
+
+static void add_keys(struct maker *m)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint32_t hd = p->head_dim ? p->head_dim : p->width / p->heads;
+    gw_str(&m->w, "general.architecture", str_from(p->arch));
+    gw_str(&m->w, "general.type", STR("model"));
+    gw_str(&m->w, "general.name", STR("tempo9 test model"));
+    gw_u32(&m->w, "general.quantization_version", 2);
+    arch_u32(m, "block_count", p->layers);
+    arch_u32(m, "context_length", p->context);
+    arch_u32(m, "embedding_length", p->width);
+    arch_u32(m, "feed_forward_length", p->ffn);
+    arch_u32(m, "attention.head_count", p->heads);
+    arch_u32(m, "attention.head_count_kv", p->kv_heads);
+    arch_u32(m, "attention.key_length", hd);
+    arch_u32(m, "attention.value_length", hd);
+    arch_u32(m, "rope.dimension_count", hd);
+    arch_u32(m, "vocab_size", p->vocab);
+    arch_f32(m, "rope.freq_base", 10000);
+    arch_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
+}
+
+static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
+{
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    bool known = false;
+    for (size_t i = 0; i < T9_COUNT(archs); i++)
+        known = known || strcmp(p->arch, archs[i]) == 0;
+    if (!known)
+        return t9_fail(err, T9_STATUS_INVALID, "arch %s is not llama, qwen2 or qwen3", p->arch);
+    if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
+        return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
+                       256 + MKGGUF_N_SPECIAL, VOCAB_MAX);
+    if (p->width < 1 || p->width > DIM_MAX || p->ffn < 1 || p->ffn > DIM_MAX || p->layers < 1 ||
+        p->layers > 1024 || p->head_dim > 1024)
+        return t9_fail(err, T9_STATUS_INVALID, "width, ffn, layers or head size out of range");
+    if (p->heads < 1 || p->heads > 1024 || p->kv_heads < 1 || p->heads % p->kv_heads != 0)
+        return t9_fail(err, T9_STATUS_INVALID, "heads must be a multiple of kv_heads");
+    if (p->head_dim == 0 && p->width % p->heads != 0)
+        return t9_fail(err, T9_STATUS_INVALID, "width must be a multiple of heads");
+    const struct dtype_info *info = gguf_dtype_get(p->dtype);
+    if (!info || info->removed)
+        return t9_fail(err, T9_STATUS_INVALID, "type %u is unknown", p->dtype);
+    return T9_STATUS_OK;
+}
+
+t9_status mkgguf_write(const char *path, const struct mkgguf_params *params, struct t9_err *err)
+{
+    struct maker m = {.p = params, .err = err};
+    T9_TRY(check_params(params, err));
+    gw_init(&m.w);
+    arena_init(&m.arena, (size_t)64 << 20);
+    add_keys(&m);
+    add_tokenizer(&m);
+    add_tensors(&m);
+    if (m.st == T9_STATUS_OK)
+        m.st = gw_write(&m.w, path, err);
+    mem_free(m.values);
+    mem_free(m.blocks);
+    arena_deinit(&m.arena);
+    gw_deinit(&m.w);
+    return m.st;
+}

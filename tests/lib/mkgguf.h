@@ -1,0 +1,47 @@
+/*
+ * tests/lib/mkgguf.h - tiny random-weight models for tests: every key, tensor and tokenizer part
+ * that a real file has, a few hundred kilobytes, the same bytes for the same parameters.
+ */
+#ifndef T9_TESTS_LIB_MKGGUF_H
+#define T9_TESTS_LIB_MKGGUF_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct mkgguf_params {
+    const char *arch; /* llama, qwen2, qwen3 */
+    uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
+    uint32_t head_dim; /* 0 = width / heads */
+    uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
+                       Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K and Q3_K to Q4_0, IQ to
+                       IQ4_NL, F16 when 32 does not divide either */
+    bool mix;       /* Q6_K in token_embd, output and in attn_v, ffn_down of even layers */
+    bool untied;    /* has output.weight */
+    uint64_t seed;
+};
+
+/* llama, width 256, 2 layers, 4 heads, 2 kv heads, ffn 512, vocab 512, context 2048, Q8_0, seed 1
+ */
+#define MKGGUF_DEFAULT                                                                             \
+    ((struct mkgguf_params){.arch = "llama",                                                       \
+                            .width = 256,                                                          \
+                            .layers = 2,                                                           \
+                            .heads = 4,                                                            \
+                            .kv_heads = 2,                                                         \
+                            .ffn = 512,                                                            \
+                            .vocab = 512,                                                          \
+                            .context = 2048,                                                       \
+                            .dtype = 8,                                                            \
+                            .seed = 1})
+
+/* Vocabulary: ids 0..255 are the bytes; then merged tokens; the last MKGGUF_N_SPECIAL ids are, from
+ * vocab - 7: <|endoftext|> <|im_start|> <|im_end|> (control; bos, -, eos) and <think> </think>
+ * <tool_call> </tool_call> (user-defined). */
+#define MKGGUF_N_SPECIAL 7
+
+/* INVALID for parameters that make no model, IO when the file cannot be written. */
+t9_status mkgguf_write(const char *path, const struct mkgguf_params *params, struct t9_err *err);
+
+#endif
