@@ -93,6 +93,8 @@ static t9_status join_spans(struct encoding *e, const struct tok_span *spans, si
                            TOK_TEXT_BYTES_MAX);
         total += spans[i].text.n;
     }
+    if (!total) /* the pointers may be NULL then */
+        return T9_STATUS_OK;
     if (n_spans == 1) {
         *text = spans[0].text;
         return T9_STATUS_OK;
@@ -124,7 +126,7 @@ static t9_status encode_text(struct encoding *e, str text)
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err)
 {
-    str text = {0};
+    str text = STR("");
     size_t base = out->n;
     struct encoding e = {.t = t, .out = out, .err = err};
     t9_status st = join_spans(&e, spans, n_spans, &text);

@@ -203,6 +203,20 @@ static void set_eog(struct tokenizer *t, int64_t id)
         t->flags[id] |= VOCAB_FLAG_EOG;
 }
 
+/* Whether merging makes this text, which nobody does to a special token. Qwen's vocabulary has the
+ * HTML tag </s> that way: an ordinary word that must not end an answer. */
+static bool is_merged(const struct tok_source *s, str text)
+{
+    for (uint64_t i = 0; i < s->n_merges; i++) {
+        str m = s->merge[i];
+        size_t cut = m.n == text.n + 1 ? str_find(m, STR(" "), 1) : (size_t)-1;
+        if (cut != (size_t)-1 && memcmp(m.p, text.p, cut) == 0 &&
+            memcmp(m.p + cut + 1, text.p + cut, text.n - cut) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Sets the flags. A token found by text is made CONTROL: files exist that call such a token normal,
  * and then its text would be printed and could be written by a user. */
 static void mark_flags(struct tokenizer *t, const struct tok_source *s)
@@ -220,6 +234,8 @@ static void mark_flags(struct tokenizer *t, const struct tok_source *s)
         if (t->type[i] != TOK_TYPE_UNUSED && in_list(text, fim_texts, T9_COUNT(fim_texts)))
             set_eog(t, (int64_t)i);
         if (!in_list(text, eog_texts, T9_COUNT(eog_texts)) || t->type[i] == TOK_TYPE_UNUSED)
+            continue;
+        if (t->type[i] == TOK_TYPE_NORMAL && is_merged(s, text))
             continue;
         if (gemma4 && str_eqz(text, "</s>")) {
             t->type[i] = TOK_TYPE_NORMAL; /* an HTML tag there */

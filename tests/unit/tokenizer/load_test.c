@@ -157,6 +157,15 @@ static void test_eog_corrections(void **state)
     assert_true(vocab_type(tokenizer_vocab(t), html) == TOK_TYPE_NORMAL);
     assert_true(tokenizer_is_eog(t, resp));
     tokenizer_free(t);
+    toy_init(&y, "gpt-2"); /* made by merging: an HTML tag in a Qwen vocabulary */
+    toy_merge(&y, "<", "/");
+    toy_merge(&y, "s", ">");
+    html = toy_merge(&y, "</", "s>");
+    t = toy_build(&y);
+    assert_false(tokenizer_is_eog(t, html));
+    assert_true(vocab_type(tokenizer_vocab(t), html) == TOK_TYPE_NORMAL);
+    assert_int_equal(tokenizer_find(t, STR("</s>")), html);
+    tokenizer_free(t);
 }
 
 static void test_flags(void **state)

