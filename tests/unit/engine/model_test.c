@@ -40,8 +40,10 @@ struct job {
 /* A vocabulary without end or suppressed tokens: texts have their full length. */
 static const struct vocab *plain_vocab(int32_t n)
 {
+    static const uint8_t flags[4096];
     static struct vocab v;
-    v = (struct vocab){.n_tokens = (uint32_t)n, .bos = -1, .eos = -1, .pad = -1};
+    assert_true((size_t)n <= sizeof flags);
+    v = (struct vocab){.n_tokens = (uint32_t)n, .flags = flags, .bos = -1, .eos = -1, .pad = -1};
     return &v;
 }
 
