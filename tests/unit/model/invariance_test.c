@@ -1,0 +1,240 @@
+/*
+ * The same bits, always (P1), by hashes of logits rows: a sequence alone in one batch gives the
+ * hashes that every other way of computing it must give: chunks of any size, token by token, ragged
+ * batches with other sequences, scattered pages, any number of threads, any instruction set. `cpu`
+ * is also held to `canon`, row by row.
+ */
+#include "lib/forward.h"
+#include "lib/t9test.h"
+#include "unit/model/fixture.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+enum { N = 80, N_SEQS = 3 };
+
+/* What is run: a model file on a backend. */
+struct subject {
+    const char *name, *path;
+    struct fwd_params p;
+};
+
+static void must(t9_status st, const struct subject *s, const struct t9_err *err)
+{
+    if (st != T9_STATUS_OK)
+        fail_msg("%s on %s: %s", s->name, s->p.backend, err->msg);
+}
+
+/* False when this build or machine has no such backend. */
+static bool open_subject(struct fwd *f, const struct subject *s)
+{
+    struct t9_err err = {0};
+    t9_status st = fwd_open(f, s->path, &s->p, &err);
+    if (st == T9_STATUS_UNSUPPORTED) {
+        print_message("%s on %s %s: skipped: %s\n", s->name, s->p.backend, s->p.isa ? s->p.isa : "",
+                      err.msg);
+        return false;
+    }
+    must(st, s, &err);
+    return true;
+}
+
+/* Sequence k of a test: other tokens and another length each. */
+static int32_t make_tokens(int32_t k, int32_t n_vocab, int32_t out[N])
+{
+    uint64_t seed = 1000 + (uint64_t)k;
+    for (int32_t i = 0; i < N; i++)
+        out[i] = (int32_t)(test_random(&seed) % (uint64_t)n_vocab);
+    return N - 17 * k;
+}
+
+static void hash_rows(const struct fwd *f, const struct fwd_seq *s, uint64_t *out)
+{
+    size_t n_vocab = (size_t)model_info(f->m)->n_vocab;
+    for (int32_t i = 0; i < s->done; i++)
+        out[i] = hash_xxh3_64(fwd_logits(f, s, i), n_vocab * sizeof(float), 0);
+}
+
+static void same_rows(const struct subject *s, const char *what, int32_t arg, int32_t seq,
+                      const uint64_t *got, const uint64_t *want, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (got[i] != want[i])
+            fail_msg("%s on %s %s, %s %d: sequence %d, position %d has other bits", s->name,
+                     s->p.backend, s->p.isa ? s->p.isa : "", what, arg, seq, i);
+    }
+}
+
+/* Hashes of the test's sequences, each alone. */
+static void run_alone(struct fwd *f, const struct subject *s, int32_t chunk,
+                      uint64_t out[N_SEQS][N])
+{
+    struct t9_err err = {0};
+    for (int32_t k = 0; k < N_SEQS; k++) {
+        int32_t tokens[N], n = make_tokens(k, model_info(f->m)->n_vocab, tokens);
+        struct fwd_seq seq;
+        must(fwd_seq_init(f, &seq, tokens, n, n, &err), s, &err);
+        must(fwd_run(f, &seq, chunk, &err), s, &err);
+        hash_rows(f, &seq, out[k]);
+        fwd_seq_deinit(f, &seq);
+    }
+}
+
+static int32_t seq_length(int32_t k)
+{
+    return N - 17 * k;
+}
+
+/* Every path gets some of the ways; two threads with SIMD get them all. */
+static bool is_thorough(const struct subject *s)
+{
+    return s->p.isa && strcmp(s->p.isa, "scalar") != 0 && s->p.n_threads == 2;
+}
+
+static void check_chunks(struct fwd *f, const struct subject *s, uint64_t want[N_SEQS][N])
+{
+    static const int32_t chunks[] = {1, 33, 2, 3, 7, 16, 31, 32};
+    static uint64_t got[N_SEQS][N];
+    size_t n =
+        s->p.isa ? T9_COUNT(chunks) : 2; /* the serial backends have one path, and are slow */
+    for (size_t i = 0; i < n; i++) {
+        run_alone(f, s, chunks[i], got);
+        for (int32_t k = 0; k < N_SEQS; k++)
+            same_rows(s, "chunks of", chunks[i], k, got[k], want[k], seq_length(k));
+    }
+}
+
+/* Random schedules: each step gives some of the sequences a chunk, often a single token. */
+static void check_ragged(struct fwd *f, const struct subject *s, uint64_t want[N_SEQS][N])
+{
+    struct t9_err err = {0};
+    int32_t n_rounds = is_thorough(s) ? 6 : 2;
+    for (int32_t round = 0; round < n_rounds; round++) {
+        uint64_t seed = (uint64_t)round, hashes[N];
+        int32_t tokens[N_SEQS][N], left = 0;
+        struct fwd_seq seqs[N_SEQS];
+        for (int32_t k = 0; k < N_SEQS; k++) {
+            int32_t n = make_tokens(k, model_info(f->m)->n_vocab, tokens[k]);
+            must(fwd_seq_init(f, &seqs[k], tokens[k], n, n, &err), s, &err);
+            left += n;
+        }
+        while (left > 0) {
+            struct fwd_chunk chunks[N_SEQS];
+            int32_t n_chunks = 0;
+            for (int32_t k = 0; k < N_SEQS; k++) {
+                int32_t rest = seqs[k].n - seqs[k].done;
+                int32_t n = test_random(&seed) % 2 ? 1 : 1 + (int32_t)(test_random(&seed) % 21);
+                n = n > rest ? rest : n;
+                if (n > 0 && test_random(&seed) % 4 != 0)
+                    chunks[n_chunks++] = (struct fwd_chunk){k, n};
+            }
+            if (n_chunks == 0)
+                continue;
+            must(fwd_step(f, seqs, chunks, n_chunks, &err), s, &err);
+            for (int32_t i = 0; i < n_chunks; i++)
+                left -= chunks[i].n;
+        }
+        for (int32_t k = 0; k < N_SEQS; k++) {
+            hash_rows(f, &seqs[k], hashes);
+            same_rows(s, "ragged batches, round", round, k, hashes, want[k], seq_length(k));
+        }
+        /* Backwards, so that the next round's pages are in another order. */
+        for (int32_t k = 0; k < N_SEQS; k++)
+            fwd_seq_deinit(f, &seqs[k]);
+    }
+}
+
+/* All ways of one subject against `want`; with `fill` set, `want` is computed first. */
+static bool check_subject(struct subject s, uint64_t want[N_SEQS][N], bool fill)
+{
+    struct fwd f;
+    if (!open_subject(&f, &s))
+        return false;
+    uint64_t got[N_SEQS][N];
+    run_alone(&f, &s, 64, fill ? want : got);
+    for (int32_t k = 0; !fill && k < N_SEQS; k++)
+        same_rows(&s, "threads", s.p.n_threads, k, got[k], want[k], seq_length(k));
+    check_chunks(&f, &s, want);
+    check_ragged(&f, &s, want);
+    fwd_close(&f);
+    s.p.page_seed = 99;
+    assert_true(open_subject(&f, &s));
+    run_alone(&f, &s, 17, got);
+    for (int32_t k = 0; k < N_SEQS; k++)
+        same_rows(&s, "scattered pages, seed", 99, k, got[k], want[k], seq_length(k));
+    fwd_close(&f);
+    return true;
+}
+
+/* A row must depend on its sequence: equal hashes everywhere would prove nothing. */
+static void rows_differ(uint64_t want[N_SEQS][N])
+{
+    assert_true(want[0][N / 2] != want[1][N / 2]);
+    assert_true(want[0][3] != want[0][4]);
+}
+
+static void check_model(const char *name, const char *path, kv_type kv)
+{
+    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    uint64_t want[N_SEQS][N];
+    struct subject s = {name, path, {.backend = "ref", .n_threads = 1, .kv_type = kv}};
+    s.p.max_rows = 70;
+    assert_true(check_subject(s, want, true));
+    rows_differ(want);
+    s.p.backend = "canon";
+    if (!check_subject(s, want, true))
+        return;
+    rows_differ(want);
+    s.p.backend = "cpu";
+    int n_checked = 0;
+    for (size_t i = 0; i < T9_COUNT(isas); i++) {
+        s.p.isa = isas[i];
+        bool scalar = strcmp(isas[i], "scalar") == 0; /* canon's own kernels on the pool */
+        for (s.p.n_threads = scalar ? 3 : 1; s.p.n_threads <= (scalar ? 3 : 4); s.p.n_threads++) {
+            if (!check_subject(s, want, false))
+                break;
+            n_checked++;
+        }
+    }
+    print_message("%-14s %s: ref and canon invariant; cpu equal to canon in %d settings\n", name,
+                  kv_type_name(kv), n_checked);
+}
+
+static void check_fixture(const char *name)
+{
+    char path[512];
+    if (!fixture_path(path, sizeof(path), name, "model.gguf")) {
+        print_message("skipped: no fixture %s\n", name);
+        skip();
+    }
+    check_model(name, path, KV_TYPE_F16);
+    check_model(name, path, KV_TYPE_F32);
+}
+
+static void test_llama(void **state)
+{
+    (void)state;
+    check_fixture("llama");
+}
+
+static void test_qwen2(void **state)
+{
+    (void)state;
+    check_fixture("qwen2");
+}
+
+static void test_qwen3(void **state)
+{
+    (void)state;
+    check_fixture("qwen3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
