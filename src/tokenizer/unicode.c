@@ -15,9 +15,8 @@
 #include <string.h>
 #include <utf8proc.h>
 
-/* Planes with characters that have a class; all others are unassigned or private use. */
-#define N_PLANES    4
-#define FLAT_MAX    (N_PLANES * 0x10000U)
+/* The planes with characters that have a class; all others are unassigned or private use. */
+#define FLAT_MAX    0x40000U
 #define N_PAGES_MAX (FLAT_MAX / 256 + 1)
 /* The longest canonical decomposition of one code point has 4. */
 #define DECOMP_MAX 8

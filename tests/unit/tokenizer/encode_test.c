@@ -163,6 +163,18 @@ static uint32_t rng(uint32_t below)
     return (rng_state >> 8) % below;
 }
 
+/* Rank of the pair of two tokens by looking through the list of merges. */
+static size_t naive_rank(str left, str right)
+{
+    for (size_t r = 0; r < y.src.n_merges; r++) {
+        str m = y.merge[r];
+        size_t cut = str_find(m, STR(" "), 1);
+        if (str_eq(str_slice(m, 0, cut), left) && str_eq(str_slice(m, cut + 1, m.n), right))
+            return r;
+    }
+    return SIZE_MAX;
+}
+
 /* Merging by the definition: again and again the best pair, by looking at all of them. */
 static size_t naive_merge(const unsigned char *p, size_t n, int32_t *id)
 {
@@ -170,25 +182,18 @@ static size_t naive_merge(const unsigned char *p, size_t n, int32_t *id)
         id[i] = p[i];
     for (;;) {
         size_t best = 0, best_rank = SIZE_MAX;
-        int32_t to = -1;
         for (size_t i = 0; i + 1 < n; i++) {
-            str a = tokenizer_piece(t, id[i]), b = tokenizer_piece(t, id[i + 1]);
-            for (size_t r = 0; r < y.src.n_merges && r < best_rank; r++) {
-                str m = y.merge[r];
-                size_t cut = str_find(m, STR(" "), 1);
-                if (str_eq(str_slice(m, 0, cut), a) && str_eq(str_slice(m, cut + 1, m.n), b)) {
-                    char all[64];
-                    memcpy(all, a.p, a.n);
-                    memcpy(all + a.n, b.p, b.n);
-                    best_rank = r;
-                    best = i;
-                    to = tokenizer_find(t, (str){all, a.n + b.n});
-                }
-            }
+            size_t r = naive_rank(tokenizer_piece(t, id[i]), tokenizer_piece(t, id[i + 1]));
+            best = r < best_rank ? i : best;
+            best_rank = r < best_rank ? r : best_rank;
         }
-        if (to < 0)
+        if (best_rank == SIZE_MAX)
             return n;
-        id[best] = to;
+        str a = tokenizer_piece(t, id[best]), b = tokenizer_piece(t, id[best + 1]);
+        char all[64];
+        memcpy(all, a.p, a.n);
+        memcpy(all + a.n, b.p, b.n);
+        id[best] = tokenizer_find(t, (str){all, a.n + b.n});
         n--;
         memmove(id + best + 1, id + best + 2, (n - best - 1) * sizeof(*id));
     }
@@ -337,7 +342,8 @@ static void test_out_of_memory(void **state)
     (void)state;
     char text[9000];
     memset(text, 'a', sizeof(text));
-    memcpy(text + 100, " <|im_end|> hello", 17);
+    static const char middle[] = " <|im_end|> hello ";
+    memcpy(text + 100, middle, sizeof(middle) - 1);
     struct tok_span s[] = {toy_user(STR("x")), toy_raw((str){text, sizeof(text)})};
     struct tok_ids ids;
     tok_ids_init(&ids, 100000);

@@ -94,49 +94,57 @@ static pcre2_code *compile(const char *pattern)
     return re;
 }
 
+struct patterns {
+    pcre2_code *word, *number;
+    pcre2_match_data *md;
+};
+
+/* End of what the pattern may see from pos: with isolated numbers, only the stretch up to the next.
+ */
+static size_t visible_end(struct patterns *p, str text, size_t pos)
+{
+    for (size_t at = pos; at < text.n; at++) {
+        if (((unsigned char)text.p[at] & 0xC0) == 0x80)
+            continue;
+        if (pcre2_match(p->number, (PCRE2_SPTR)text.p, text.n, at, 0, p->md, NULL) > 0)
+            return at > pos ? at : pcre2_get_ovector_pointer(p->md)[1];
+    }
+    return text.n;
+}
+
+static void compare_text(const struct pretok_rule *r, struct patterns *p, str text)
+{
+    for (size_t pos = 0; pos < text.n;) {
+        size_t end = r->isolate_numbers ? visible_end(p, text, pos) : text.n;
+        assert_true(pcre2_match(p->word, (PCRE2_SPTR)text.p, end, pos, 0, p->md, NULL) > 0);
+        size_t want = pcre2_get_ovector_pointer(p->md)[1];
+        size_t got = pretok_next(r, &u, text, pos);
+        if (got != want)
+            fail_msg("%s: at %zu of \"" STR_FMT "\": %zu, not %zu", r->name, pos, STR_ARG(text),
+                     got, want);
+        pos = got;
+    }
+}
+
 static void compare(const char *name, const char *pattern)
 {
     const struct pretok_rule *r = pretok_find(str_from(name));
     assert_non_null(r);
-    pcre2_code *re = compile(pattern);
-    pcre2_code *digit = compile("\\p{N}");
-    pcre2_match_data *md = pcre2_match_data_create(8, NULL);
+    struct patterns p = {compile(pattern), compile("\\p{N}"), pcre2_match_data_create(8, NULL)};
     for (int round = 0; round < 20000; round++) {
         char text[200];
         size_t n = 0;
         for (uint32_t k = 1 + rng(24); k; k--) {
             const char *l = letters[rng((uint32_t)T9_COUNT(letters))];
-            memcpy(text + n, l, strlen(l));
-            n += strlen(l);
+            size_t len = strlen(l);
+            memcpy(text + n, l, len);
+            n += len;
         }
-        for (size_t pos = 0; pos < n;) {
-            /* With isolated numbers the pattern sees only the stretch up to the next one. */
-            size_t lim = n;
-            if (r->isolate_numbers) {
-                for (lim = pos; lim < n; lim++) {
-                    if (pcre2_match(digit, (PCRE2_SPTR)text, n, lim, PCRE2_NO_UTF_CHECK, md, NULL) >
-                            0 &&
-                        ((unsigned char)text[lim] & 0xC0) != 0x80)
-                        break;
-                }
-                if (lim == pos) {
-                    pcre2_match(digit, (PCRE2_SPTR)text, n, pos, 0, md, NULL);
-                    lim = pcre2_get_ovector_pointer(md)[1];
-                }
-            }
-            int rc = pcre2_match(re, (PCRE2_SPTR)text, lim, pos, 0, md, NULL);
-            assert_true(rc > 0);
-            size_t want = pcre2_get_ovector_pointer(md)[1];
-            size_t got = pretok_next(r, &u, (str){text, n}, pos);
-            if (got != want)
-                fail_msg("%s: at %zu of \"%.*s\": %zu, not %zu", name, pos, (int)n, text, got,
-                         want);
-            pos = got;
-        }
+        compare_text(r, &p, (str){text, n});
     }
-    pcre2_match_data_free(md);
-    pcre2_code_free(re);
-    pcre2_code_free(digit);
+    pcre2_match_data_free(p.md);
+    pcre2_code_free(p.word);
+    pcre2_code_free(p.number);
 }
 
 static void test_gpt2(void **state)

@@ -116,13 +116,13 @@ static void test_nfc_malformed(void **state)
 static void test_nfc_long_run(void **state)
 {
     (void)state;
-    enum { N = 200000 };
-    char *s = mem_alloc(N * 4);
+    const size_t n_marks = 200000;
+    char *s = mem_alloc(n_marks * 4);
     size_t n = utf8_encode('a', s);
-    for (int i = 0; i < N; i++)
+    for (size_t i = 0; i < n_marks; i++)
         n += utf8_encode(i & 1 ? 0x323 : 0x301, s + n);
     struct buf got;
-    buf_init(&got, N * 8);
+    buf_init(&got, n_marks * 8);
     nfc_append(&u, (str){s, n}, &got);
     assert_false(got.failed);
     str want = STR("\xE1\xBA\xA1\xCC\xA3"); /* a with dot below, then the other dots */
