@@ -35,8 +35,8 @@ struct act256 {
 void canon_quant32(struct act32 *out, const float *x);
 void canon_quant256(struct act256 *out, const float *x);
 
-/* Scale and inverse scale of a block from the largest |x| as bits (without sign). Below 2^-100 a block
- * counts as zero, because 127 / amax would leave the range of float. */
+/* Scale and inverse scale of a block from the largest |x| as bits (without sign). Below 2^-100 a
+ * block counts as zero, because 127 / amax would leave the range of float. */
 static inline void canon_act_scale(uint32_t amax_bits, float *d, float *inv)
 {
     float amax = num_f32_from_bits(amax_bits);

@@ -1,10 +1,10 @@
 /*
  * backend/cpu/attn.c - shares attention out over the workers.
  *
- * An item is a tile: some consecutive rows of one sequence times the query heads of one KV head (they
- * read the same keys and values). With few tiles and a long context (decode), an item is one split of
- * 512 keys of a tile: the splits' states go to the shared buffer and are combined after a barrier,
- * ascending, which is what a tile that walks all its splits does too.
+ * An item is a tile: some consecutive rows of one sequence times the query heads of one KV head
+ * (they read the same keys and values). With few tiles and a long context (decode), an item is one
+ * split of 512 keys of a tile: the splits' states go to the shared buffer and are combined after a
+ * barrier, ascending, which is what a tile that walks all its splits does too.
  */
 #include "backend/cpu/isa.h"
 

@@ -2,9 +2,9 @@
  * backend/cpu/cpu.c - the `cpu` backend: chooses an instruction set, holds the pool and its work
  * buffers, loads weights as panels, and walks tapes.
  *
- * All workers walk the same tape, op by op, with a barrier between two ops. With isa "scalar" weights
- * stay as the file has them and canon's kernels run on the pool. Created, loaded and run by one
- * thread at a time.
+ * All workers walk the same tape, op by op, with a barrier between two ops. With isa "scalar"
+ * weights stay as the file has them and canon's kernels run on the pool. Created, loaded and run by
+ * one thread at a time.
  */
 #include "backend/be_impl.h"
 #include "backend/cpu/isa.h"
@@ -30,7 +30,7 @@ struct cpu {
     struct pool *pool;
     char *shared;
     size_t shared_bytes, local_bytes;
-    char *local; /* n_threads buffers, one after the other */
+    char *local;          /* n_threads buffers, one after the other */
     const struct op *ops; /* the tape being run */
     size_t n_ops;
 };

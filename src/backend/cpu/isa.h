@@ -35,24 +35,24 @@ enum {
 /* rows x 16 n_panels outputs of one weight. */
 struct tile {
     const struct panel_geom *g;
-    const char *panel;  /* n_panels of them, g->panel_bytes apart */
-    const char *act;    /* blocks of a row: act32, act256, or f32 */
-    size_t act_stride;  /* bytes from row to row */
-    float *dst;         /* [rows][n_out] */
-    size_t dst_stride;  /* elements */
-    const float *bias;  /* [n_out] or NULL */
+    const char *panel; /* n_panels of them, g->panel_bytes apart */
+    const char *act;   /* blocks of a row: act32, act256, or f32 */
+    size_t act_stride; /* bytes from row to row */
+    float *dst;        /* [rows][n_out] */
+    size_t dst_stride; /* elements */
+    const float *bias; /* [n_out] or NULL */
     int32_t n_panels;
-    int32_t n_out;      /* <= 16 n_panels */
+    int32_t n_out; /* <= 16 n_panels */
     bool accumulate;
 };
 typedef void (*tile_fn)(const struct tile *t);
 
 /* Keys and values of one page's head as f32, and the pairs that look at them. */
 struct attn_tile {
-    int32_t head_dim, d_pad;   /* d_pad: head_dim rounded up to 16 */
+    int32_t head_dim, d_pad; /* d_pad: head_dim rounded up to 16 */
     int32_t n_pairs;
     float scale;
-    const float *q[ATTN_PAIRS];     /* [head_dim] */
+    const float *q[ATTN_PAIRS];                 /* [head_dim] */
     int32_t first[ATTN_PAIRS], end[ATTN_PAIRS]; /* visible keys */
     float *state; /* [n_pairs][ATTN_STATE_PAD + d_pad]: m, l, ..., o */
     float *k;     /* [head_dim][32] */
@@ -76,7 +76,8 @@ struct cpu_isa {
 
     /* Fills t->k and t->v from a page. */
     void (*attn_load)(const struct attn_tile *t, const void *k, const void *v, kv_type type);
-    /* One block of 32 keys from `block` on: updates the state of each pair that sees any of them. */
+    /* One block of 32 keys from `block` on: updates the state of each pair that sees any of them.
+     */
     void (*attn_block)(const struct attn_tile *t, int32_t block);
     /* all = all combined with split, both [ATTN_STATE_PAD + d_pad]. */
     void (*attn_combine)(float *all, const float *split, int32_t d_pad);

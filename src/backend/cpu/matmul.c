@@ -14,10 +14,10 @@
 #include <string.h>
 
 enum {
-    OWN_VALUES = 4096,    /* x up to this is quantised by each worker for itself */
-    QUANT_CHUNK = 1024,   /* columns of one item of the first phase; a multiple of both blocks */
-    ROW_BLOCK = 64,       /* rows of one item: their int8 form stays in the L2 cache */
-    GROUP_PANELS = 4,     /* panels of one item with several rows, so that they stay there too */
+    OWN_VALUES = 4096,     /* x up to this is quantised by each worker for itself */
+    QUANT_CHUNK = 1024,    /* columns of one item of the first phase; a multiple of both blocks */
+    ROW_BLOCK = 64,        /* rows of one item: their int8 form stays in the L2 cache */
+    GROUP_PANELS = 4,      /* panels of one item with several rows, so that they stay there too */
     GROUP_PANELS_ONE = 32, /* with one row */
     ITEMS_PER_WORKER = 6,
 };
@@ -129,7 +129,8 @@ static void item_run(const struct cpu_isa *isa, const struct act_form *f, const 
         t.act = src->p;
         t.act_stride = (size_t)src->stride * sizeof(float);
     }
-    tiles(isa, kind_of(w->dtype), &t, row, row + ROW_BLOCK < src->rows ? row + ROW_BLOCK : src->rows);
+    tiles(isa, kind_of(w->dtype), &t, row,
+          row + ROW_BLOCK < src->rows ? row + ROW_BLOCK : src->rows);
 }
 
 void cpu_matmul(const struct op *op, struct be_task *t)

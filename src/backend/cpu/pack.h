@@ -23,12 +23,12 @@ enum { PANEL = 16 };
 
 struct panel_geom {
     uint32_t dtype;
-    int32_t block;        /* values of K in a block; 1 for float types */
-    int32_t n_blocks;     /* in a row */
+    int32_t block;    /* values of K in a block; 1 for float types */
+    int32_t n_blocks; /* in a row */
     int32_t n_panels;
-    size_t quants_bytes;  /* of one block of 16 outputs */
-    size_t aux_bytes;     /* of one block of 16 outputs */
-    size_t aux_offset;    /* from the start of a panel to its aux */
+    size_t quants_bytes; /* of one block of 16 outputs */
+    size_t aux_bytes;    /* of one block of 16 outputs */
+    size_t aux_offset;   /* from the start of a panel to its aux */
     size_t panel_bytes;
 };
 
@@ -39,7 +39,8 @@ bool panel_geom_init(struct panel_geom *g, uint32_t dtype, int32_t n_in, int32_t
 void panel_pack(const struct panel_geom *g, void *panel, const void *rows, int32_t n_rows,
                 size_t row_bytes);
 /* The inverse for one lane and block b: block_bytes of the file's layout. */
-void panel_unpack(const struct panel_geom *g, const void *panel, int32_t lane, int32_t b, void *out);
+void panel_unpack(const struct panel_geom *g, const void *panel, int32_t lane, int32_t b,
+                  void *out);
 
 /* Reads src in slices and packs it; *data from mem_alloc_aligned, n_panels * panel_bytes long. */
 t9_status panel_load(const struct panel_geom *g, const struct weight_src *src, size_t row_bytes,

@@ -3,8 +3,8 @@
  *
  * Two words are waited on: `run_seq` (a new job) and `phase` (a barrier). Both are changed with a
  * sequentially consistent store before the count of sleepers is read, and a sleeper counts itself
- * before the kernel compares the word, so that no wake-up is lost. The barrier's last arriver resets
- * the counters before it opens the next phase, so that they need no sense bit.
+ * before the kernel compares the word, so that no wake-up is lost. The barrier's last arriver
+ * resets the counters before it opens the next phase, so that they need no sense bit.
  */
 #include "backend/cpu/pool.h"
 

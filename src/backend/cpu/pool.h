@@ -1,10 +1,10 @@
 /*
  * backend/cpu/pool.h - private to backend/: the CPU backend's worker threads.
  *
- * pool_run calls a function on every worker at once, the caller being worker 0, and returns when all
- * have come back. Workers wait by spinning for some ten microseconds and then asleep on a futex: an
- * idle pool costs no CPU, and a busy one makes no system call. pool_run may be called by one thread
- * at a time.
+ * pool_run calls a function on every worker at once, the caller being worker 0, and returns when
+ * all have come back. Workers wait by spinning for some ten microseconds and then asleep on a
+ * futex: an idle pool costs no CPU, and a busy one makes no system call. pool_run may be called by
+ * one thread at a time.
  */
 #ifndef T9_BACKEND_CPU_POOL_H
 #define T9_BACKEND_CPU_POOL_H

@@ -1,6 +1,6 @@
 /*
- * backend/cpu/kernels/simd_avx2.h - lanes of AVX2 with FMA and F16C: 8 floats or int32. A panel of 16
- * outputs is two vectors. See simd_avx512.h for what the names mean.
+ * backend/cpu/kernels/simd_avx2.h - lanes of AVX2 with FMA and F16C: 8 floats or int32. A panel of
+ * 16 outputs is two vectors. See simd_avx512.h for what the names mean.
  */
 #ifndef T9_BACKEND_CPU_SIMD_AVX2_H
 #define T9_BACKEND_CPU_SIMD_AVX2_H
@@ -29,35 +29,95 @@ FN __m256i v_mask(int32_t n)
 {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-FN vf v_zero(void) { return _mm256_setzero_ps(); }
-FN vf v_set1(float x) { return _mm256_set1_ps(x); }
-FN vf v_load(const float *p) { return _mm256_loadu_ps(p); }
-FN void v_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
-FN vf v_load_n(const float *p, int32_t n) { return _mm256_maskload_ps(p, v_mask(n)); }
-FN void v_store_n(float *p, vf x, int32_t n) { _mm256_maskstore_ps(p, v_mask(n), x); }
-FN vf v_add(vf a, vf b) { return _mm256_add_ps(a, b); }
-FN vf v_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
-FN vf v_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
-FN vf v_div(vf a, vf b) { return _mm256_div_ps(a, b); }
-FN vf v_max(vf a, vf b) { return _mm256_max_ps(a, b); }
-FN vf v_fma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
-FN vf v_neg(vf a) { return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f)); }
-FN vf v_fmaddsub(vf a, vf b, vf c) { return _mm256_fmaddsub_ps(a, b, c); }
-FN vf v_dup_even(vf a) { return _mm256_moveldup_ps(a); }
-FN vf v_dup_odd(vf a) { return _mm256_movehdup_ps(a); }
-FN vf v_round(vf a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+FN vf v_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+FN vf v_set1(float x)
+{
+    return _mm256_set1_ps(x);
+}
+FN vf v_load(const float *p)
+{
+    return _mm256_loadu_ps(p);
+}
+FN void v_store(float *p, vf x)
+{
+    _mm256_storeu_ps(p, x);
+}
+FN vf v_load_n(const float *p, int32_t n)
+{
+    return _mm256_maskload_ps(p, v_mask(n));
+}
+FN void v_store_n(float *p, vf x, int32_t n)
+{
+    _mm256_maskstore_ps(p, v_mask(n), x);
+}
+FN vf v_add(vf a, vf b)
+{
+    return _mm256_add_ps(a, b);
+}
+FN vf v_sub(vf a, vf b)
+{
+    return _mm256_sub_ps(a, b);
+}
+FN vf v_mul(vf a, vf b)
+{
+    return _mm256_mul_ps(a, b);
+}
+FN vf v_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+FN vf v_max(vf a, vf b)
+{
+    return _mm256_max_ps(a, b);
+}
+FN vf v_fma(vf a, vf b, vf c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+FN vf v_neg(vf a)
+{
+    return _mm256_xor_ps(a, _mm256_set1_ps(-0.0f));
+}
+FN vf v_fmaddsub(vf a, vf b, vf c)
+{
+    return _mm256_fmaddsub_ps(a, b, c);
+}
+FN vf v_dup_even(vf a)
+{
+    return _mm256_moveldup_ps(a);
+}
+FN vf v_dup_odd(vf a)
+{
+    return _mm256_movehdup_ps(a);
+}
+FN vf v_round(vf a)
+{
+    return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
 FN vf v_select_lt(vf a, vf b, vf x, vf y)
 {
     return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ));
 }
-FN vf v_float(vi a) { return _mm256_cvtepi32_ps(a); }
-FN vi v_int(vf a) { return _mm256_cvtps_epi32(a); }
+FN vf v_float(vi a)
+{
+    return _mm256_cvtepi32_ps(a);
+}
+FN vi v_int(vf a)
+{
+    return _mm256_cvtps_epi32(a);
+}
 FN vf v_pow2(vf n)
 {
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
 }
-FN vf v_load_f16(const void *p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p)); }
+FN vf v_load_f16(const void *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
 FN vf v_load_bf16(const void *p)
 {
     return _mm256_castsi256_ps(
@@ -67,25 +127,58 @@ FN void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
-FN vi vi_zero(void) { return _mm256_setzero_si256(); }
-FN vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
-FN vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+FN vi vi_zero(void)
+{
+    return _mm256_setzero_si256();
+}
+FN vi vi_set1(int32_t x)
+{
+    return _mm256_set1_epi32(x);
+}
+FN vi vi_load(const void *p)
+{
+    return _mm256_loadu_si256((const __m256i *)p);
+}
 FN vi vi_load1(const void *p)
 {
     int32_t x;
     memcpy(&x, p, sizeof(x));
     return _mm256_set1_epi32(x);
 }
-FN vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
-FN vi vi_sub(vi a, vi b) { return _mm256_sub_epi32(a, b); }
-FN vi vi_mul(vi a, vi b) { return _mm256_mullo_epi32(a, b); }
-FN vi vi_and(vi a, vi b) { return _mm256_and_si256(a, b); }
-FN vi vi_or(vi a, vi b) { return _mm256_or_si256(a, b); }
+FN vi vi_add(vi a, vi b)
+{
+    return _mm256_add_epi32(a, b);
+}
+FN vi vi_sub(vi a, vi b)
+{
+    return _mm256_sub_epi32(a, b);
+}
+FN vi vi_mul(vi a, vi b)
+{
+    return _mm256_mullo_epi32(a, b);
+}
+FN vi vi_and(vi a, vi b)
+{
+    return _mm256_and_si256(a, b);
+}
+FN vi vi_or(vi a, vi b)
+{
+    return _mm256_or_si256(a, b);
+}
 #define vi_shl(a, n) _mm256_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm256_srli_epi32((a), (n))
-FN vi vi_load_u8(const void *p) { return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
-FN vi vi_load_s8(const void *p) { return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)); }
-FN vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
+FN vi vi_load_u8(const void *p)
+{
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+FN vi vi_load_s8(const void *p)
+{
+    return _mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+FN vi vi_dot16(vi acc, vi a, vi b)
+{
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b));
+}
 
 /* A pair of products is at most 2 * 127 * w_max; as many of them as fit are added in int16. */
 FN vi vi_dot(const vi *w, const int8_t *a, const int n, const int w_max)
@@ -104,7 +197,10 @@ FN vi vi_dot(const vi *w, const int8_t *a, const int n, const int w_max)
     return s;
 }
 /* |w| * sign(a, w): at most 2 * 128 * 127 a pair, so maddubs never saturates. */
-FN vi vi_q8(vi w) { return _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80)); }
+FN vi vi_q8(vi w)
+{
+    return _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
+}
 FN vi vi_dot_q8(const vi *w, const int8_t *a, int32_t a_sum)
 {
     (void)a_sum;
@@ -156,8 +252,8 @@ FN int32_t v_quant16(int8_t *q, const float *x, float inv)
     __m256i lo = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x), _mm256_set1_ps(inv)));
     __m256i hi = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + 8), _mm256_set1_ps(inv)));
     __m256i h = _mm256_permute4x64_epi64(_mm256_packs_epi32(lo, hi), 0xd8);
-    _mm_storeu_si128((__m128i *)q, _mm_packs_epi16(_mm256_castsi256_si128(h),
-                                                   _mm256_extracti128_si256(h, 1)));
+    _mm_storeu_si128((__m128i *)q,
+                     _mm_packs_epi16(_mm256_castsi256_si128(h), _mm256_extracti128_si256(h, 1)));
     return vi_sum_lane(_mm256_add_epi32(lo, hi));
 }
 

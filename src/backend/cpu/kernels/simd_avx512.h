@@ -1,8 +1,8 @@
 /*
  * backend/cpu/kernels/simd_avx512.h - lanes of AVX-512 with VNNI: 16 floats or int32.
  *
- * The names are those that the families (*.inc) use; each is one IEEE or integer operation per lane,
- * so the vector width never changes a result.
+ * The names are those that the families (*.inc) use; each is one IEEE or integer operation per
+ * lane, so the vector width never changes a result.
  */
 #ifndef T9_BACKEND_CPU_SIMD_AVX512_H
 #define T9_BACKEND_CPU_SIMD_AVX512_H
@@ -31,36 +31,90 @@ FN __mmask16 v_mask(int32_t n)
 {
     return n >= VL ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
 }
-FN vf v_zero(void) { return _mm512_setzero_ps(); }
-FN vf v_set1(float x) { return _mm512_set1_ps(x); }
-FN vf v_load(const float *p) { return _mm512_loadu_ps(p); }
-FN void v_store(float *p, vf x) { _mm512_storeu_ps(p, x); }
+FN vf v_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+FN vf v_set1(float x)
+{
+    return _mm512_set1_ps(x);
+}
+FN vf v_load(const float *p)
+{
+    return _mm512_loadu_ps(p);
+}
+FN void v_store(float *p, vf x)
+{
+    _mm512_storeu_ps(p, x);
+}
 /* The first n lanes; others 0 / untouched. n >= VL means all. */
-FN vf v_load_n(const float *p, int32_t n) { return _mm512_maskz_loadu_ps(v_mask(n), p); }
-FN void v_store_n(float *p, vf x, int32_t n) { _mm512_mask_storeu_ps(p, v_mask(n), x); }
-FN vf v_add(vf a, vf b) { return _mm512_add_ps(a, b); }
-FN vf v_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
-FN vf v_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
-FN vf v_div(vf a, vf b) { return _mm512_div_ps(a, b); }
-FN vf v_max(vf a, vf b) { return _mm512_max_ps(a, b); }
-FN vf v_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+FN vf v_load_n(const float *p, int32_t n)
+{
+    return _mm512_maskz_loadu_ps(v_mask(n), p);
+}
+FN void v_store_n(float *p, vf x, int32_t n)
+{
+    _mm512_mask_storeu_ps(p, v_mask(n), x);
+}
+FN vf v_add(vf a, vf b)
+{
+    return _mm512_add_ps(a, b);
+}
+FN vf v_sub(vf a, vf b)
+{
+    return _mm512_sub_ps(a, b);
+}
+FN vf v_mul(vf a, vf b)
+{
+    return _mm512_mul_ps(a, b);
+}
+FN vf v_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+FN vf v_max(vf a, vf b)
+{
+    return _mm512_max_ps(a, b);
+}
+FN vf v_fma(vf a, vf b, vf c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
 FN vf v_neg(vf a)
 {
     return _mm512_castsi512_ps(
         _mm512_xor_si512(_mm512_castps_si512(a), _mm512_set1_epi32((int)0x80000000)));
 }
 /* a * b - c in even lanes, a * b + c in odd ones, fused. */
-FN vf v_fmaddsub(vf a, vf b, vf c) { return _mm512_fmaddsub_ps(a, b, c); }
-FN vf v_dup_even(vf a) { return _mm512_moveldup_ps(a); }
-FN vf v_dup_odd(vf a) { return _mm512_movehdup_ps(a); }
-FN vf v_round(vf a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT); }
+FN vf v_fmaddsub(vf a, vf b, vf c)
+{
+    return _mm512_fmaddsub_ps(a, b, c);
+}
+FN vf v_dup_even(vf a)
+{
+    return _mm512_moveldup_ps(a);
+}
+FN vf v_dup_odd(vf a)
+{
+    return _mm512_movehdup_ps(a);
+}
+FN vf v_round(vf a)
+{
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT);
+}
 /* Lanes: a < b ? x : y. */
 FN vf v_select_lt(vf a, vf b, vf x, vf y)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), y, x);
 }
-FN vf v_float(vi a) { return _mm512_cvtepi32_ps(a); }
-FN vi v_int(vf a) { return _mm512_cvtps_epi32(a); }
+FN vf v_float(vi a)
+{
+    return _mm512_cvtepi32_ps(a);
+}
+FN vi v_int(vf a)
+{
+    return _mm512_cvtps_epi32(a);
+}
 /* 2^n for n in [-126, 127]. */
 FN vf v_pow2(vf n)
 {
@@ -80,27 +134,60 @@ FN void v_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
-FN vi vi_zero(void) { return _mm512_setzero_si512(); }
-FN vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
-FN vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
+FN vi vi_zero(void)
+{
+    return _mm512_setzero_si512();
+}
+FN vi vi_set1(int32_t x)
+{
+    return _mm512_set1_epi32(x);
+}
+FN vi vi_load(const void *p)
+{
+    return _mm512_loadu_si512(p);
+}
 FN vi vi_load1(const void *p) /* 4 bytes to every lane */
 {
     int32_t x;
     memcpy(&x, p, sizeof(x));
     return _mm512_set1_epi32(x);
 }
-FN vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
-FN vi vi_sub(vi a, vi b) { return _mm512_sub_epi32(a, b); }
-FN vi vi_mul(vi a, vi b) { return _mm512_mullo_epi32(a, b); }
-FN vi vi_and(vi a, vi b) { return _mm512_and_si512(a, b); }
-FN vi vi_or(vi a, vi b) { return _mm512_or_si512(a, b); }
+FN vi vi_add(vi a, vi b)
+{
+    return _mm512_add_epi32(a, b);
+}
+FN vi vi_sub(vi a, vi b)
+{
+    return _mm512_sub_epi32(a, b);
+}
+FN vi vi_mul(vi a, vi b)
+{
+    return _mm512_mullo_epi32(a, b);
+}
+FN vi vi_and(vi a, vi b)
+{
+    return _mm512_and_si512(a, b);
+}
+FN vi vi_or(vi a, vi b)
+{
+    return _mm512_or_si512(a, b);
+}
 #define vi_shl(a, n) _mm512_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm512_srli_epi32((a), (n))
 /* VL bytes to int32 lanes. */
-FN vi vi_load_u8(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
-FN vi vi_load_s8(const void *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+FN vi vi_load_u8(const void *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+FN vi vi_load_s8(const void *p)
+{
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
 /* acc + the two int16 products of each lane. */
-FN vi vi_dot16(vi acc, vi a, vi b) { return _mm512_dpwssd_epi32(acc, a, b); }
+FN vi vi_dot16(vi acc, vi a, vi b)
+{
+    return _mm512_dpwssd_epi32(acc, a, b);
+}
 
 /* Sums of 4n products of unsigned weights (n words of each lane) and signed activations at `a`.
  * `w_max` is the largest weight. */
@@ -114,7 +201,10 @@ FN vi vi_dot(const vi *w, const int8_t *a, const int n, const int w_max)
     return s;
 }
 /* Q8_0 weights as the panel has them (plus 128), in the form that vi_dot_q8 wants. */
-FN vi vi_q8(vi w) { return w; }
+FN vi vi_q8(vi w)
+{
+    return w;
+}
 FN vi vi_dot_q8(const vi *w, const int8_t *a, int32_t a_sum)
 {
     vi s = _mm512_set1_epi32(-128 * a_sum);
@@ -133,7 +223,10 @@ FN float v_tree16(const vf x[HALVES])
     b = _mm_add_ss(b, _mm_movehdup_ps(b));
     return _mm_cvtss_f32(b);
 }
-FN float v_max_lane(vf x) { return _mm512_reduce_max_ps(x); }
+FN float v_max_lane(vf x)
+{
+    return _mm512_reduce_max_ps(x);
+}
 /* Largest |x| of n floats (a multiple of 16), as bits. */
 FN uint32_t v_amax_bits(const float *x, int n)
 {

@@ -1,0 +1,782 @@
+/*
+ * The cpu backend equals canon bit for bit: every op, instruction set and number of threads, odd
+ * shapes, extreme blocks. An instruction set that this machine lacks is named and left out.
+ */
+#include "backend/be.h"
+
+#include "base/mem.h"
+#include "base/num.h"
+#include "gguf/dtype.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    ROWS_MAX = 40,
+    THREADS_MAX = 4,
+    ISAS = 3,
+};
+
+static const char *const isa_names[ISAS] = {"scalar", "avx2", "avx512"};
+
+static struct rig {
+    struct be *canon;
+    struct be *cpu[ISAS][THREADS_MAX]; /* NULL where the machine has no such ISA */
+} rig;
+
+/* ---- small helpers ---- */
+
+static uint64_t rng_state;
+static uint32_t rnd(void)
+{
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 33);
+}
+static float rnd_f32(float scale) /* about normal */
+{
+    float s = 0;
+    for (int i = 0; i < 4; i++)
+        s += (float)(rnd() & 0xffff) / 65536.0f - 0.5f;
+    return s * scale;
+}
+static float *floats(size_t n, float scale)
+{
+    float *p = mem_alloc_aligned(64, (n + 16) * sizeof(float));
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = rnd_f32(scale);
+    return p;
+}
+
+static void same_bits(const char *what, const char *isa, int threads, const void *got,
+                      const void *want, size_t n)
+{
+    const uint32_t *a = got, *b = want;
+    const float *x = got, *y = want;
+    for (size_t i = 0; i < n; i++) {
+        if (a[i] != b[i] && !(isnan(x[i]) && isnan(y[i])))
+            fail_msg("%s, %s with %d threads: element %zu is %.9g, canon has %.9g", what, isa,
+                     threads, i, (double)x[i], (double)y[i]);
+    }
+}
+
+static t9_status read_array(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
+{
+    (void)err;
+    memcpy(dst, (const char *)ctx + off, n);
+    return T9_STATUS_OK;
+}
+
+static struct weight load(struct be *be, uint32_t dtype, void *data, int32_t n_in, int32_t n_out)
+{
+    struct weight_src src = {"w", dtype, n_in, n_out, read_array, data};
+    struct weight w;
+    struct t9_err err;
+    if (be_weight_load(be, &w, &src, &err) != T9_STATUS_OK)
+        fail_msg("%s", err.msg);
+    return w;
+}
+
+static void run(struct be *be, void (*fn)(struct cx *cx, void *arg), void *arg)
+{
+    struct scratch scratch = {0};
+    struct cx cx = {0};
+    cx_init_run(&cx, be, &scratch);
+    fn(&cx, arg);
+    if (cx.status != T9_STATUS_OK)
+        fail_msg("%s", cx.err.msg);
+}
+
+#define FOR_EACH_CPU(be, isa, threads)                                                             \
+    for (int isa = 0; isa < ISAS; isa++)                                                           \
+        for (int threads = 1; threads <= THREADS_MAX; threads++)                                   \
+            for (struct be *be = rig.cpu[isa][threads - 1]; be; be = NULL)
+
+static int group_setup(void **state)
+{
+    (void)state;
+    struct be_params p = {.n_threads = 1, .max_rows = ROWS_MAX};
+    assert_int_equal(be_new(&rig.canon, "canon", &p, NULL), T9_STATUS_OK);
+    for (int isa = 0; isa < ISAS; isa++) {
+        for (int n = 1; n <= THREADS_MAX; n++) {
+            struct t9_err err;
+            p.n_threads = n;
+            p.isa = isa_names[isa];
+            t9_status st = be_new(&rig.cpu[isa][n - 1], "cpu", &p, &err);
+            if (st == T9_STATUS_UNSUPPORTED && isa > 0) {
+                print_message("left out: %s\n", err.msg);
+                break;
+            }
+            assert_int_equal(st, T9_STATUS_OK);
+            assert_string_equal(be_isa(rig.cpu[isa][n - 1]), isa_names[isa]);
+            assert_int_equal(be_threads(rig.cpu[isa][n - 1]), n);
+        }
+    }
+    return 0;
+}
+
+static int group_teardown(void **state)
+{
+    (void)state;
+    FOR_EACH_CPU(be, isa, threads)
+    be_free(be);
+    be_free(rig.canon);
+    return 0;
+}
+
+/* ---- weights ---- */
+
+static const uint32_t dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0,
+                                  DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0,
+                                  DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
+
+/* A scale: ordinary, or one of the corners that f16 has. */
+static uint16_t rnd_scale(bool extreme)
+{
+    static const uint16_t corners[] = {0x0000, 0x8000, 0x0001, 0x83ff,
+                                       0x7bff, 0xfbff, 0x0400, 0x3c00};
+    if (extreme && rnd() % 2)
+        return corners[rnd() % T9_COUNT(corners)];
+    return num_f16_from_f32(rnd_f32(0.1f));
+}
+
+static void rnd_block(uint32_t dtype, uint8_t *b, size_t block_bytes, bool extreme)
+{
+    for (size_t i = 0; i < block_bytes; i++)
+        b[i] = extreme && rnd() % 8 == 0 ? (rnd() % 2 ? 0xff : 0x80) : (uint8_t)rnd();
+    if (extreme && rnd() % 4 == 0)
+        memset(b, rnd() % 2 ? 0xff : 0, block_bytes);
+    uint16_t d = rnd_scale(extreme), m = rnd_scale(extreme);
+    switch (dtype) {
+    case DTYPE_F32: {
+        float f = rnd_f32(1);
+        memcpy(b, &f, 4);
+        return;
+    }
+    case DTYPE_F16: memcpy(b, &d, 2); return;
+    case DTYPE_BF16:
+        d = num_bf16_from_f32(rnd_f32(1));
+        memcpy(b, &d, 2);
+        return;
+    case DTYPE_Q6_K: memcpy(b + 208, &d, 2); return;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: memcpy(b + 2, &m, 2); break;
+    default: break;
+    }
+    memcpy(b, &d, 2);
+}
+
+static uint8_t *rnd_weight(uint32_t dtype, int32_t n_in, int32_t n_out, bool extreme)
+{
+    const struct dtype_info *info = gguf_dtype_get(dtype);
+    size_t n_blocks = (size_t)n_in / info->block_elems * (size_t)n_out;
+    uint8_t *p = mem_alloc(n_blocks * info->block_bytes);
+    assert_non_null(p);
+    for (size_t i = 0; i < n_blocks; i++)
+        rnd_block(dtype, p + i * info->block_bytes, info->block_bytes, extreme);
+    return p;
+}
+
+/* Some blocks of x: zeros, huge, tiny, one outlier, NaN, inf. */
+static void extreme_rows(float *x, size_t n)
+{
+    for (size_t i = 0; i + 32 <= n; i += 32) {
+        switch (rnd() % 16) {
+        case 0: memset(x + i, 0, 32 * sizeof(float)); break;
+        case 1: x[i + rnd() % 32] = 3e38f; break;
+        case 2:
+            for (size_t j = 0; j < 32; j++)
+                x[i + j] *= 1e-37f;
+            break;
+        case 3: x[i + rnd() % 32] = 1e4f; break;
+        case 4:
+            for (size_t j = 0; j < 32; j++)
+                x[i + j] = rnd() % 2 ? 2.5f : -2.5f;
+            break;
+        case 5:
+            if (rnd() % 64 == 0)
+                x[i + rnd() % 32] = rnd() % 2 ? NAN : INFINITY;
+            break;
+        default: break;
+        }
+    }
+}
+
+struct matmul_case {
+    int32_t n_in, rows, n, n_out[3];
+    struct weight w[3];
+    const float *x;
+    float *dst[3];
+    bool accumulate;
+};
+
+static void matmul(struct cx *cx, void *arg)
+{
+    struct matmul_case *c = arg;
+    struct view dst[3], x = view_f32(c->x, c->rows, c->n_in);
+    const struct weight *w[3];
+    for (int k = 0; k < c->n; k++) {
+        dst[k] = view_f32(c->dst[k], c->rows, c->n_out[k]);
+        dst[k].stride = c->n_out[k] + 3;
+        w[k] = &c->w[k];
+    }
+    if (c->accumulate)
+        op_matmul_add(cx, dst[0], x, w[0]);
+    else
+        op_matmul(cx, dst, x, w, c->n);
+}
+
+/* All CPUs against canon, for c's shapes; weights of dtype[k]. */
+static void matmul_compare(struct matmul_case *c, const uint32_t *dtype, bool extreme, bool bias)
+{
+    uint8_t *data[3];
+    float *want[3], *got[3], *biases[3];
+    float *x = floats((size_t)c->rows * (size_t)c->n_in, 2);
+    if (extreme)
+        extreme_rows(x, (size_t)c->rows * (size_t)c->n_in);
+    c->x = x;
+    for (int k = 0; k < c->n; k++) {
+        size_t n = (size_t)c->rows * (size_t)(c->n_out[k] + 3);
+        data[k] = rnd_weight(dtype[k], c->n_in, c->n_out[k], extreme);
+        biases[k] = floats((size_t)c->n_out[k], 1);
+        want[k] = floats(n, 1);
+        got[k] = floats(n, 1);
+        c->w[k] = load(rig.canon, dtype[k], data[k], c->n_in, c->n_out[k]);
+        c->w[k].bias = bias ? biases[k] : NULL;
+        c->dst[k] = want[k];
+    }
+    float *start = floats((size_t)c->rows * (size_t)(c->n_out[0] + 3), 1);
+    size_t start_bytes = (size_t)c->rows * (size_t)(c->n_out[0] + 3) * sizeof(float);
+    memcpy(want[0], start, start_bytes);
+    run(rig.canon, matmul, c);
+    for (int k = 0; k < c->n; k++) {
+        be_weight_free(rig.canon, &c->w[k]);
+        c->dst[k] = got[k];
+    }
+    FOR_EACH_CPU(be, isa, threads)
+    {
+        for (int k = 0; k < c->n; k++) {
+            memcpy(got[k], want[k], (size_t)c->rows * (size_t)(c->n_out[k] + 3) * sizeof(float));
+            for (int32_t r = 0; r < c->rows; r++)
+                memset(got[k] + r * (c->n_out[k] + 3), 0x5a, (size_t)c->n_out[k] * sizeof(float));
+            if (threads == 1) {
+                c->w[k] = load(be, dtype[k], data[k], c->n_in, c->n_out[k]);
+                c->w[k].bias = bias ? biases[k] : NULL;
+            }
+        }
+        if (c->accumulate)
+            memcpy(got[0], start, start_bytes);
+        run(be, matmul, c);
+        for (int k = 0; k < c->n; k++) {
+            char what[96];
+            snprintf(what, sizeof(what), "matmul %s %d -> %d, %d rows", gguf_dtype_name(dtype[k]),
+                     c->n_in, c->n_out[k], c->rows);
+            same_bits(what, isa_names[isa], threads, got[k], want[k],
+                      (size_t)c->rows * (size_t)(c->n_out[k] + 3));
+            if (threads == THREADS_MAX)
+                be_weight_free(be, &c->w[k]);
+        }
+    }
+    for (int k = 0; k < c->n; k++) {
+        mem_free(data[k]);
+        mem_free(biases[k]);
+        mem_free(want[k]);
+        mem_free(got[k]);
+    }
+    mem_free(start);
+    mem_free(x);
+}
+
+static void test_matmul_rows(void **state)
+{
+    (void)state;
+    rng_state = 1;
+    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+        int32_t block = (int32_t)gguf_dtype_get(dtypes[i])->block_elems;
+        for (int32_t rows = 1; rows <= 33; rows++) {
+            struct matmul_case c = {.n_in = block == 1 ? 37 : 3 * block, .rows = rows, .n = 1};
+            c.n_out[0] = 33;
+            c.accumulate = rows % 2 == 0;
+            matmul_compare(&c, &dtypes[i], rows % 4 == 3, rows % 3 == 0);
+        }
+    }
+}
+
+static void test_matmul_shapes(void **state)
+{
+    (void)state;
+    static const int32_t outs[] = {1, 15, 16, 17, 33, 130, 576}, ins[] = {32, 96, 256, 768, 2048},
+                         rows[] = {1, 2, 7, 18};
+    rng_state = 2;
+    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+        for (size_t j = 0; j < T9_COUNT(ins); j++) {
+            if (ins[j] % (int32_t)gguf_dtype_get(dtypes[i])->block_elems != 0)
+                continue;
+            for (size_t k = 0; k < T9_COUNT(outs); k++) {
+                struct matmul_case c = {.n_in = ins[j], .n = 1};
+                c.n_out[0] = outs[k];
+                c.rows = rows[(j + k) % T9_COUNT(rows)];
+                matmul_compare(&c, &dtypes[i], k % 2 == 1, false);
+            }
+        }
+    }
+}
+
+/* Several products share x, of types with different blocks. */
+static void test_matmul_three(void **state)
+{
+    (void)state;
+    static const uint32_t mixes[][3] = {{DTYPE_Q4_K, DTYPE_Q6_K, DTYPE_Q4_K},
+                                        {DTYPE_Q5_0, DTYPE_Q8_0, DTYPE_Q4_1},
+                                        {DTYPE_Q4_K, DTYPE_F16, DTYPE_Q8_0},
+                                        {DTYPE_BF16, DTYPE_Q5_K, DTYPE_F32}};
+    static const int32_t rows[] = {1, 3, 8, 40};
+    rng_state = 3;
+    for (size_t i = 0; i < T9_COUNT(mixes); i++) {
+        for (size_t j = 0; j < T9_COUNT(rows); j++) {
+            struct matmul_case c = {.n_in = 1280, .rows = rows[j], .n = 3, .n_out = {160, 50, 48}};
+            matmul_compare(&c, mixes[i], false, j % 2 == 0);
+        }
+    }
+}
+
+/* ---- embedding ---- */
+
+struct embed_case {
+    int32_t n, rows;
+    const int32_t *ids;
+    const float *const *given;
+    float *dst;
+    struct weight w;
+};
+
+static void embed(struct cx *cx, void *arg)
+{
+    struct embed_case *c = arg;
+    struct view given = {(void *)(uintptr_t)c->given, c->rows, 1, 1, VIEW_PTR, 0};
+    op_embed_rows(cx, view_f32(c->dst, c->rows, c->n), view_i32(c->ids, c->rows, 1), given, &c->w);
+}
+
+/* The dequantised row exactly, out of a panel too. */
+static void test_embed(void **state)
+{
+    (void)state;
+    rng_state = 4;
+    static const int32_t ids[] = {0, 16, 18, 3, 15, 18, -1, 19};
+    enum { N = 512, OUT = 19, ROWS = T9_COUNT(ids) };
+    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+        float row[N], want[ROWS * N], got[ROWS * N];
+        const float *given[ROWS] = {NULL};
+        for (int j = 0; j < N; j++)
+            row[j] = rnd_f32(1);
+        given[3] = row;
+        uint8_t *data = rnd_weight(dtypes[i], N, OUT, true);
+        size_t row_bytes = (size_t)dtype_row_bytes(dtypes[i], N);
+        for (int r = 0; r < ROWS; r++) {
+            float *out = want + r * N;
+            for (int j = 0; j < N; j++)
+                out[j] = NAN;
+            if (ids[r] >= 0 && ids[r] < OUT)
+                dtype_dequantize_row(dtypes[i], data + (size_t)ids[r] * row_bytes, out, N, NULL);
+            if (r == 3)
+                memcpy(out, row, sizeof(row));
+        }
+        struct embed_case c = {.n = N, .rows = ROWS, .ids = ids, .given = given, .dst = got};
+        FOR_EACH_CPU(be, isa, threads)
+        {
+            memset(got, 0, sizeof(got));
+            c.w = load(be, dtypes[i], data, N, OUT);
+            run(be, embed, &c);
+            same_bits(gguf_dtype_name(dtypes[i]), isa_names[isa], threads, got, want, ROWS * N);
+            be_weight_free(be, &c.w);
+        }
+        c.w = load(rig.canon, dtypes[i], data, N, OUT);
+        run(rig.canon, embed, &c);
+        same_bits("embed", "canon", 1, got, want, ROWS * N);
+        be_weight_free(rig.canon, &c.w);
+        mem_free(data);
+    }
+}
+
+/* ---- rows and elements ---- */
+
+struct rows_case {
+    int32_t rows, cols, kind; /* 0, 1: act_mul; 2: add; 3: rmsnorm */
+    float *dst;
+    const float *a, *b;
+    struct weight norm;
+};
+
+static void rows_op(struct cx *cx, void *arg)
+{
+    struct rows_case *c = arg;
+    struct view dst = view_f32(c->dst, c->rows, c->cols), a = view_f32(c->a, c->rows, c->cols),
+                b = view_f32(c->b, c->rows, c->cols);
+    dst.stride = a.stride = b.stride = c->cols + 1;
+    if (c->kind < 2)
+        op_act_mul(cx, dst, a, b, c->kind == 0 ? ACT_SILU : ACT_GELU_TANH);
+    else if (c->kind == 2)
+        op_add(cx, dst, a, b);
+    else
+        op_rmsnorm(cx, dst, a, &c->norm, 1e-5f);
+}
+
+static void test_rows(void **state)
+{
+    (void)state;
+    static const int32_t cols[] = {1, 7, 16, 17, 31, 64, 255, 576, 1537}, rows[] = {1, 3, 17};
+    rng_state = 5;
+    for (size_t i = 0; i < T9_COUNT(cols) * T9_COUNT(rows) * 4; i++) {
+        struct rows_case c = {.cols = cols[i / 4 % T9_COUNT(cols)],
+                              .rows = rows[i / 4 / T9_COUNT(cols)],
+                              .kind = (int32_t)(i % 4)};
+        size_t n = (size_t)c.rows * (size_t)(c.cols + 1);
+        float *a = floats(n, 40), *b = floats(n, 3), *want = floats(n, 1), *got = floats(n, 1);
+        static const float corners[] = {0,     -0.0f,  87.1f,    -87.1f,    88.376f, -88.376f,
+                                        1e30f, -1e30f, INFINITY, -INFINITY, NAN,     1e-40f};
+        for (size_t j = 0; j < n && c.kind < 2; j += 5)
+            a[j] = corners[rnd() % T9_COUNT(corners)];
+        c.a = a;
+        c.b = b;
+        c.norm = (struct weight){.name = "norm", .data = b, .n_in = c.cols, .n_out = 1};
+        c.norm.layout = WEIGHT_LAYOUT_VECTOR;
+        memcpy(got, want, n * sizeof(float));
+        c.dst = want;
+        run(rig.canon, rows_op, &c);
+        c.dst = got;
+        FOR_EACH_CPU(be, isa, threads)
+        {
+            char what[64];
+            snprintf(what, sizeof(what), "op %d of [%d, %d]", c.kind, c.rows, c.cols);
+            run(be, rows_op, &c);
+            same_bits(what, isa_names[isa], threads, got, want, n);
+        }
+        mem_free(a);
+        mem_free(b);
+        mem_free(want);
+        mem_free(got);
+    }
+}
+
+/* ---- pages ---- */
+
+enum { SEQS = 3, SEQ_PAGES = 50, KV_LAYERS = 2 };
+
+struct pages {
+    struct kv_geom g;
+    char *pool;
+    size_t pool_bytes;
+    int32_t table[SEQS * SEQ_PAGES];
+};
+
+/* Pages of all sequences in a shuffled order; every byte 0xff, which is NaN in f16 and f32. */
+static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_type type)
+{
+    assert_true(kv_geom_init(&p->g, KV_LAYERS, n_head_kv, head_dim, type));
+    p->pool_bytes = p->g.page_bytes * SEQS * SEQ_PAGES;
+    p->pool = mem_alloc_aligned(64, p->pool_bytes);
+    assert_non_null(p->pool);
+    memset(p->pool, 0xff, p->pool_bytes);
+    for (int32_t i = 0; i < SEQS * SEQ_PAGES; i++)
+        p->table[i] = i;
+    for (int32_t i = SEQS * SEQ_PAGES - 1; i > 0; i--) {
+        int32_t j = (int32_t)(rnd() % (uint32_t)(i + 1)), x = p->table[i];
+        p->table[i] = p->table[j];
+        p->table[j] = x;
+    }
+}
+
+static void put(const struct kv_geom *g, char *base, size_t i, float x)
+{
+    if (g->type == KV_TYPE_F16)
+        ((uint16_t *)(void *)base)[i] = num_f16_from_f32(x);
+    else
+        ((float *)(void *)base)[i] = x;
+}
+
+/* Random keys and values for keys [0, n) of a sequence; later slots keep their NaN. */
+static void pages_fill(struct pages *p, int32_t seq, int32_t n, float scale)
+{
+    size_t d = (size_t)p->g.head_dim;
+    for (int32_t j = 0; j < n; j++) {
+        int32_t page = p->table[seq * SEQ_PAGES + j / KV_PAGE_TOKENS];
+        size_t slot = (size_t)(j % KV_PAGE_TOKENS);
+        for (int32_t h = 0; h < p->g.n_head_kv; h++) {
+            for (size_t i = 0; i < d; i++) {
+                put(&p->g, kv_page_k(&p->g, p->pool, page, 1, h), i * KV_PAGE_TOKENS + slot,
+                    rnd_f32(scale));
+                put(&p->g, kv_page_v(&p->g, p->pool, page, 1, h), slot * d + i, rnd_f32(1));
+            }
+        }
+    }
+}
+
+static struct view pool_view(const struct pages *p)
+{
+    return (struct view){p->pool, 1, 1, 1, VIEW_BYTES, 0};
+}
+
+struct attn_case {
+    struct pages *pages;
+    int32_t rows, n_head, window;
+    float *dst, *q;
+    int32_t kv_idx[ROWS_MAX], row_seq[ROWS_MAX], span_end[ROWS_MAX];
+    bool spans;
+};
+
+static void attn(struct cx *cx, void *arg)
+{
+    struct attn_case *c = arg;
+    int32_t cols = c->n_head * c->pages->g.head_dim;
+    struct op_attn a = {.dst = view_f32(c->dst, c->rows, cols),
+                        .q = view_f32(c->q, c->rows, cols),
+                        .kv_idx = view_i32(c->kv_idx, c->rows, 1),
+                        .row_seq = view_i32(c->row_seq, c->rows, 1),
+                        .page_table = view_i32(c->pages->table, SEQS, SEQ_PAGES),
+                        .pool = pool_view(c->pages),
+                        .kv = &c->pages->g,
+                        .n_head = c->n_head,
+                        .kv_layer = 1,
+                        .window = c->window,
+                        .scale = 1.0f / sqrtf((float)c->pages->g.head_dim)};
+    if (c->spans)
+        a.span_end = view_i32(c->span_end, c->rows, 1);
+    op_attn_paged(cx, &a);
+}
+
+static void attn_compare(struct attn_case *c, const char *what)
+{
+    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->g.head_dim;
+    float *want = floats(n, 1), *got = floats(n, 1);
+    c->q = floats(n, 2);
+    c->dst = want;
+    run(rig.canon, attn, c);
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(want[i]))
+            fail_msg("%s: a hidden key shows in element %zu: %g", what, i, (double)want[i]);
+    }
+    c->dst = got;
+    FOR_EACH_CPU(be, isa, threads)
+    {
+        memset(got, 0x5a, n * sizeof(float));
+        run(be, attn, c);
+        same_bits(what, isa_names[isa], threads, got, want, n);
+    }
+    mem_free(want);
+    mem_free(got);
+    mem_free(c->q);
+}
+
+/* Decode of several sequences, prompts, padding, a window, spans; lengths about block and split
+ * borders. */
+static void attn_all(struct pages *p, int32_t n_head, const int32_t *lens, float scale)
+{
+    struct attn_case c = {.pages = p, .n_head = n_head};
+    char what[96];
+    snprintf(what, sizeof(what), "attention %s, %d heads over %d of %d, lengths %d %d %d",
+             kv_type_name(p->g.type), n_head, p->g.n_head_kv, p->g.head_dim, lens[0], lens[1],
+             lens[2]);
+    for (int32_t s = 0; s < SEQS; s++)
+        pages_fill(p, s, lens[s], scale);
+    for (int32_t s = 0; s < SEQS; s++) { /* one row each, and padding between them */
+        c.kv_idx[c.rows] = lens[s] - 1;
+        c.row_seq[c.rows++] = s;
+        c.kv_idx[c.rows] = -1;
+        c.row_seq[c.rows++] = s;
+    }
+    attn_compare(&c, what);
+    c.window = 40;
+    attn_compare(&c, what);
+    c.rows = 1;
+    c.window = 0;
+    attn_compare(&c, what);
+
+    /* A prompt's last rows, then a decode row of another sequence. */
+    c.rows = 0;
+    for (int32_t j = lens[0] > 33 ? lens[0] - 33 : 0; j < lens[0]; j++) {
+        c.kv_idx[c.rows] = j;
+        c.row_seq[c.rows++] = 0;
+    }
+    c.kv_idx[c.rows] = lens[1] - 1;
+    c.row_seq[c.rows++] = 1;
+    attn_compare(&c, what);
+    c.window = 17;
+    attn_compare(&c, what);
+    c.window = 0;
+    c.spans = true;
+    for (int32_t r = 0; r < c.rows; r++) {
+        c.span_end[r] = c.kv_idx[r] + 5;
+        if (c.span_end[r] >= lens[c.row_seq[r]])
+            c.span_end[r] = lens[c.row_seq[r]] - 1;
+    }
+    attn_compare(&c, what);
+}
+
+static void test_attention(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_head_kv, n_head, head_dim;
+    } shapes[] = {{3, 9, 64}, {1, 1, 128}, {2, 8, 80}, {1, 40, 16}, {2, 2, 24}, {1, 5, 257}};
+    static const int32_t lens[][SEQS] = {
+        {1, 31, 32}, {33, 511, 512}, {513, 1, 1025}, {70, 1500, 1024}};
+    rng_state = 6;
+    for (size_t i = 0; i < T9_COUNT(shapes); i++) {
+        for (size_t j = 0; j < T9_COUNT(lens); j++) {
+            struct pages p;
+            pages_init(&p, shapes[i].n_head_kv, shapes[i].head_dim,
+                       (i + j) % 2 ? KV_TYPE_F32 : KV_TYPE_F16);
+            attn_all(&p, shapes[i].n_head, lens[j], j == 3 ? 30.0f : 1.0f);
+            mem_free(p.pool);
+        }
+    }
+}
+
+/* ---- rotation and store ---- */
+
+struct store_case {
+    struct pages *pages;
+    int32_t rows, n_head, n_rot;
+    bool neox;
+    float *q, *angles;
+    const float *k, *v;
+    int32_t pos[ROWS_MAX], kv_idx[ROWS_MAX], row_seq[ROWS_MAX];
+    float inv_freq[256];
+    struct weight q_norm, k_norm;
+    bool norm;
+};
+
+static void store(struct cx *cx, void *arg)
+{
+    struct store_case *c = arg;
+    int32_t d = c->pages->g.head_dim, cols_kv = c->pages->g.n_head_kv * d;
+    struct view angles = view_f32(c->angles, c->rows, c->n_rot);
+    op_rope_angles(cx, angles, view_i32(c->pos, c->rows, 1), view_f32(c->inv_freq, 1, c->n_rot / 2),
+                   1.0f);
+    struct op_rope_store a = {.q = view_f32(c->q, c->rows, c->n_head * d),
+                              .k = view_f32(c->k, c->rows, cols_kv),
+                              .v = view_f32(c->v, c->rows, cols_kv),
+                              .angles = angles,
+                              .kv_idx = view_i32(c->kv_idx, c->rows, 1),
+                              .row_seq = view_i32(c->row_seq, c->rows, 1),
+                              .page_table = view_i32(c->pages->table, SEQS, SEQ_PAGES),
+                              .pool = pool_view(c->pages),
+                              .q_norm = c->norm ? &c->q_norm : NULL,
+                              .k_norm = c->norm ? &c->k_norm : NULL,
+                              .kv = &c->pages->g,
+                              .n_head = c->n_head,
+                              .n_rot = c->n_rot,
+                              .kv_layer = 1,
+                              .neox = c->neox,
+                              .eps = 1e-6f};
+    op_qk_norm_rope_store(cx, &a);
+}
+
+static void store_compare(struct store_case *c)
+{
+    size_t d = (size_t)c->pages->g.head_dim, rows = (size_t)c->rows;
+    size_t n_q = rows * (size_t)c->n_head * d, n_kv = rows * (size_t)c->pages->g.n_head_kv * d;
+    float *q = floats(n_q, 2), *want = floats(n_q, 1), *got = floats(n_q, 1), *norm = floats(d, 1);
+    float *k = floats(n_kv, 2), *v = floats(n_kv, 2), *angles = floats(rows * d, 1);
+    char *pool = mem_alloc(c->pages->pool_bytes);
+    assert_non_null(pool);
+    c->k = k;
+    c->v = v;
+    c->angles = angles;
+    c->q_norm = c->k_norm = (struct weight){.name = "norm",
+                                            .layout = WEIGHT_LAYOUT_VECTOR,
+                                            .data = norm,
+                                            .n_in = (int32_t)d,
+                                            .n_out = 1};
+    memcpy(want, q, n_q * sizeof(float));
+    memset(c->pages->pool, 0, c->pages->pool_bytes);
+    c->q = want;
+    run(rig.canon, store, c);
+    memcpy(pool, c->pages->pool, c->pages->pool_bytes);
+    c->q = got;
+    FOR_EACH_CPU(be, isa, threads)
+    {
+        memcpy(got, q, n_q * sizeof(float));
+        memset(c->pages->pool, 0, c->pages->pool_bytes);
+        run(be, store, c);
+        same_bits("rotated q", isa_names[isa], threads, got, want, n_q);
+        if (memcmp(pool, c->pages->pool, c->pages->pool_bytes) != 0)
+            fail_msg("pages differ: %s with %d threads", isa_names[isa], threads);
+    }
+    mem_free(q);
+    mem_free(want);
+    mem_free(got);
+    mem_free(norm);
+    mem_free(k);
+    mem_free(v);
+    mem_free(angles);
+    mem_free(pool);
+}
+
+static void test_rope_store(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t n_head_kv, n_head, head_dim, n_rot;
+    } shapes[] = {{3, 9, 64, 64}, {2, 2, 128, 128}, {1, 4, 80, 32}, {2, 4, 24, 22}, {1, 1, 7, 6}};
+    rng_state = 7;
+    for (size_t i = 0; i < T9_COUNT(shapes) * 8; i++) {
+        struct pages p;
+        size_t s = i / 8;
+        pages_init(&p, shapes[s].n_head_kv, shapes[s].head_dim, i % 2 ? KV_TYPE_F32 : KV_TYPE_F16);
+        struct store_case c = {.pages = &p, .n_head = shapes[s].n_head, .n_rot = shapes[s].n_rot};
+        c.neox = i / 2 % 2;
+        c.norm = i / 4 % 2;
+        c.rows = i % 3 == 0 ? 1 : 35;
+        for (int32_t r = 0; r < c.rows; r++) {
+            c.kv_idx[r] = r == 5 ? -1 : r < 20 ? 40 + r : 90 + r;
+            c.row_seq[r] = r < 20 ? 0 : 2;
+            c.pos[r] = r == 7 ? 1000000 : c.kv_idx[r];
+        }
+        for (int32_t j = 0; j < c.n_rot / 2; j++)
+            c.inv_freq[j] = powf(10000.0f, -2.0f * (float)j / (float)c.n_rot);
+        store_compare(&c);
+        mem_free(p.pool);
+    }
+}
+
+/* ---- refusals ---- */
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    struct be *be;
+    struct t9_err err;
+    struct be_params p = {.n_threads = 1, .max_rows = 1, .isa = "sse9"};
+    assert_int_equal(be_new(&be, "cpu", &p, &err), T9_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "sse9"));
+    assert_null(be);
+    p.isa = NULL;
+    p.n_threads = 100000;
+    assert_int_equal(be_new(&be, "cpu", &p, &err), T9_STATUS_INVALID);
+    uint8_t data[256] = {0};
+    struct weight w;
+    struct weight_src src = {"blk.0.odd", DTYPE_Q2_K, 256, 1, read_array, data};
+    assert_int_equal(be_weight_load(rig.cpu[0][0], &w, &src, &err), T9_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "blk.0.odd"));
+    assert_non_null(strstr(err.msg, "Q2_K"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_matmul_rows),  cmocka_unit_test(test_matmul_shapes),
+        cmocka_unit_test(test_matmul_three), cmocka_unit_test(test_embed),
+        cmocka_unit_test(test_rows),         cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_rope_store),   cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
