@@ -94,67 +94,88 @@ static void pages(void **state)
     assert_int_equal(sched_pages((int64_t)INT32_MAX + 32), (1 << 26) + 1);
 }
 
+enum { SIM_SEQS = 12 };
+
+struct sim {
+    struct sched_seq s[SIM_SEQS];
+    int32_t left[SIM_SEQS];     /* tokens to generate */
+    int32_t unserved[SIM_SEQS]; /* steps without rows while rows are short */
+    uint64_t order, rng;
+};
+
+static void sim_arrive(struct sim *m, uint64_t step)
+{
+    for (int i = 0; i < SIM_SEQS; i++) {
+        if (m->s[i].n_pending > 0 || test_random(&m->rng) % 8 != 0)
+            continue;
+        m->s[i] = (struct sched_seq){.n_pending = 1 + (int32_t)(test_random(&m->rng) % 90),
+                                     .order = m->order++,
+                                     .last_step = step};
+        m->left[i] = 1 + (int32_t)(test_random(&m->rng) % 30);
+    }
+}
+
+static void sim_check(struct sim *m, int32_t total, int32_t step_tokens, int32_t limit)
+{
+    int32_t sum = 0;
+    int32_t prompt_sum = 0;
+    int32_t n_wanting = 0;
+    int32_t n_decoding = 0;
+    for (int i = 0; i < SIM_SEQS; i++) {
+        const struct sched_seq *s = &m->s[i];
+        assert_in_range(s->n_rows, 0, s->n_pending);
+        sum += s->n_rows;
+        prompt_sum += s->decoding ? 0 : s->n_rows;
+        n_wanting += s->n_pending > 0;
+        n_decoding += s->n_pending > 0 && s->decoding;
+    }
+    assert_int_equal(sum, total);
+    assert_true(total <= step_tokens);
+    assert_int_equal(total > 0, n_wanting > 0);
+    bool is_short = n_decoding + (n_wanting > n_decoding) > step_tokens;
+    assert_true(is_short || prompt_sum <= limit);
+    for (int i = 0; i < SIM_SEQS; i++) {
+        const struct sched_seq *s = &m->s[i];
+        bool waits = s->n_pending > 0 && s->n_rows == 0;
+        assert_false(!is_short && waits && s->decoding);
+        if (is_short)
+            m->unserved[i] = waits ? m->unserved[i] + 1 : 0;
+        assert_true(m->unserved[i] <= 2 * SIM_SEQS);
+    }
+}
+
+static void sim_run(struct sim *m, uint64_t step)
+{
+    for (int i = 0; i < SIM_SEQS; i++) {
+        struct sched_seq *s = &m->s[i];
+        if (s->n_rows == 0)
+            continue;
+        s->last_step = step;
+        s->n_pending -= s->n_rows;
+        if (s->n_pending > 0)
+            continue;
+        s->decoding = true;
+        s->n_pending = 1;
+        if (--m->left[i] <= 0)
+            *s = (struct sched_seq){0};
+    }
+}
+
 /* Random sequences come and go; every plan obeys the limits and nobody waits for ever. */
 static void simulation(void **state)
 {
     (void)state;
     static const int32_t step_sizes[] = {1, 3, 16, 256};
-    uint64_t rng = 42;
     for (size_t k = 0; k < sizeof step_sizes / sizeof step_sizes[0]; k++) {
-        enum { N = 12 };
-        struct sched_seq s[N] = {{0}};
-        int32_t left[N] = {0};
-        int32_t unserved[N] = {0}; /* steps without rows while rows are short */
-        uint64_t order = 0;
-        int32_t step_tokens = step_sizes[k];
+        struct sim m = {.rng = 42 + k};
         for (uint64_t step = 1; step < 4000; step++) {
-            for (int i = 0; i < N; i++) {
-                if (s[i].n_pending == 0 && test_random(&rng) % 8 == 0) {
-                    s[i] = (struct sched_seq){.n_pending = 1 + (int32_t)(test_random(&rng) % 90),
-                                              .order = order++,
-                                              .last_step = step};
-                    left[i] = 1 + (int32_t)(test_random(&rng) % 30);
-                }
-            }
-            int32_t limit = 1 + (int32_t)(test_random(&rng) % (uint64_t)step_tokens);
-            int32_t total = sched_plan(s, N, step_tokens, limit);
-            int32_t sum = 0;
-            int32_t prompt_sum = 0;
-            int32_t n_wanting = 0;
-            int32_t n_decoding = 0;
-            for (int i = 0; i < N; i++) {
-                assert_in_range(s[i].n_rows, 0, s[i].n_pending);
-                sum += s[i].n_rows;
-                prompt_sum += s[i].decoding ? 0 : s[i].n_rows;
-                n_wanting += s[i].n_pending > 0;
-                n_decoding += s[i].n_pending > 0 && s[i].decoding;
-            }
-            assert_int_equal(sum, total);
-            assert_true(total <= step_tokens);
-            assert_int_equal(total > 0, n_wanting > 0);
-            if (n_decoding + (n_wanting > n_decoding) <= step_tokens) {
-                assert_true(prompt_sum <= limit);
-                for (int i = 0; i < N; i++)
-                    assert_true(!s[i].decoding || s[i].n_pending == 0 || s[i].n_rows == 1);
-            } else {
-                for (int i = 0; i < N; i++) {
-                    unserved[i] = s[i].n_pending > 0 && s[i].n_rows == 0 ? unserved[i] + 1 : 0;
-                    assert_true(unserved[i] <= 2 * N);
-                }
-            }
-            for (int i = 0; i < N; i++) {
-                if (s[i].n_rows == 0)
-                    continue;
-                s[i].last_step = step;
-                s[i].n_pending -= s[i].n_rows;
-                if (s[i].n_pending > 0)
-                    continue;
-                s[i].decoding = true;
-                s[i].n_pending = --left[i] > 0 ? 1 : 0;
-                if (s[i].n_pending == 0)
-                    s[i] = (struct sched_seq){0};
-            }
+            sim_arrive(&m, step);
+            int32_t limit = 1 + (int32_t)(test_random(&m.rng) % (uint64_t)step_sizes[k]);
+            int32_t total = sched_plan(m.s, SIM_SEQS, step_sizes[k], limit);
+            sim_check(&m, total, step_sizes[k], limit);
+            sim_run(&m, step);
         }
+        assert_true(m.order > 50);
     }
 }
 
