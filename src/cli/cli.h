@@ -119,6 +119,8 @@ kv_type runtime_kv_type(const struct cli_options *o);
 /* Set by SIGINT and SIGTERM; counts. */
 int cli_interrupts(void);
 void cli_interrupts_clear(void);
+/* Sleeps until the first interrupt; from then on another one ends the program at once. */
+void cli_interrupt_wait(void);
 /* Installs the handlers (no SA_RESTART: a blocked read returns) and ignores SIGPIPE. */
 void cli_signals_init(void);
 

@@ -41,6 +41,22 @@ void cli_signals_init(void)
     sigaction(SIGPIPE, &ignore, NULL);
 }
 
+void cli_interrupt_wait(void)
+{
+    sigset_t stop, old;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stop, &old); /* no signal slips in between the look and the sleep */
+    while (cli_interrupts() == 0)
+        sigsuspend(&old);
+    struct sigaction at_once = {.sa_handler = SIG_DFL};
+    sigemptyset(&at_once.sa_mask);
+    sigaction(SIGINT, &at_once, NULL);
+    sigaction(SIGTERM, &at_once, NULL);
+    sigprocmask(SIG_SETMASK, &old, NULL);
+}
+
 int cli_fail(const struct t9_err *err)
 {
     fprintf(stderr, "tempo9: %s\n", err->msg[0] ? err->msg : t9_status_name(err->code));

@@ -50,7 +50,7 @@ static const struct opt OPTIONS[] = {
     {"port", 0, OPT_I32, C(SERVE), AT(port), 0, 65535, "N",
      "port to listen on (11435); 0 takes a free one"},
     {"name", 0, OPT_TEXT, C(SERVE), AT(name), 0, 0, "NAME",
-     "model name that clients see (the file's own name)"},
+     "model name that clients see (the file's name)"},
     {"max-length", 0, OPT_I32, C_ENGINE, AT(max_length), 1, INT32_MAX, "N",
      "tokens of one request, prompt and reply (the model's limit)"},
     {"max-batch", 0, OPT_I32, C_ENGINE, AT(max_batch), 1, 1024, "N",

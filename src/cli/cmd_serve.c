@@ -1,0 +1,90 @@
+/*
+ * cli/cmd_serve.c - `serve`: load, listen, wait for a signal, drain.
+ *
+ * The listener opens only after the model is loaded and warmed up. The first SIGINT or SIGTERM
+ * stops accepting and lets running answers end; a second one ends the program at once.
+ */
+#include "cli/cli.h"
+
+#include "http/server.h"
+#include "t9_build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DRAIN_MS = 10000, NAME_MAX_BYTES = 128 };
+
+/* --name, else the file's name without its ending: general.name is often a training run's label. */
+static void model_name(const struct cli_options *o, const struct runtime *rt,
+                       char out[NAME_MAX_BYTES])
+{
+    str name = str_from(o->name ? o->name : gguf_file_name(rt->gguf));
+    if (!o->name && str_has_suffix(name, STR(".gguf")))
+        name.n -= 5;
+    if (name.n >= NAME_MAX_BYTES)
+        name.n = NAME_MAX_BYTES - 1;
+    snprintf(out, NAME_MAX_BYTES, STR_FMT, STR_ARG(name));
+}
+
+static void announce(const struct cli_options *o, const struct runtime *rt, const char *name,
+                     uint16_t port)
+{
+    struct engine_stats s;
+    engine_stats_read(rt->engine, &s);
+    bool v6 = strchr(o->host, ':') != NULL;
+    LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name,
+             model_info(rt->model)->arch, (double)model_info(rt->model)->n_params / 1e6,
+             (double)rt->load_ns / 1e9);
+    LOG_INFO(
+        "serve", "backend %s (%s), %d threads, kv %s, up to %d tokens a request, %.1f GB for KV",
+        be_name(rt->be), be_isa(rt->be), be_threads(rt->be), kv_type_name(runtime_kv_type(o)),
+        engine_max_length(rt->engine), (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
+    LOG_INFO("serve", "listening on http://%s%s%s:%u (OpenAI API at /v1)", v6 ? "[" : "", o->host,
+             v6 ? "]" : "", port);
+}
+
+static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t9_err *err)
+{
+    T9_TRY(runtime_open_tokenizer(rt, o, err));
+    T9_TRY(runtime_open_template(rt, err));
+    T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
+    T9_TRY(runtime_open_engine(rt, o, err));
+    char name[NAME_MAX_BYTES];
+    model_name(o, rt, name);
+    static const char *const aliases[] = {"default"};
+    struct http_params hp;
+    http_params_init(&hp);
+    hp.host = o->host;
+    hp.port = (uint16_t)o->port;
+    hp.insecure = o->insecure;
+    hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,
+                                   .engine = rt->engine,
+                                   .tmpl = rt->chat_template,
+                                   .model_name = name,
+                                   .aliases = aliases,
+                                   .n_aliases = T9_COUNT(aliases),
+                                   .any_model = true,
+                                   .strict = o->strict,
+                                   .build_id = T9_VERSION "-" T9_BUILD_ID};
+    hp.about = (struct capabilities){.version = T9_VERSION,
+                                     .build_id = T9_BUILD_ID,
+                                     .numerics_id = be_numerics(rt->be),
+                                     .invariant = true};
+    struct http_server *server = NULL;
+    T9_TRY(http_server_new(&server, &hp, err));
+    announce(o, rt, name, http_server_port(server));
+    cli_interrupt_wait();
+    LOG_INFO("serve", "stopping: running answers have %d s to end", DRAIN_MS / 1000);
+    http_server_stop(server, DRAIN_MS);
+    return T9_STATUS_OK;
+}
+
+int cmd_serve(const struct cli_options *o)
+{
+    struct runtime rt = {0};
+    struct t9_err err = {0};
+    t9_status s = serve(o, &rt, &err);
+    runtime_close(&rt);
+    return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);
+}
