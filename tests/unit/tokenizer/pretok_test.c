@@ -132,15 +132,12 @@ static void compare(const char *name, const char *pattern)
     assert_non_null(r);
     struct patterns p = {compile(pattern), compile("\\p{N}"), pcre2_match_data_create(8, NULL)};
     for (int round = 0; round < 20000; round++) {
-        char text[200];
-        size_t n = 0;
-        for (uint32_t k = 1 + rng(24); k; k--) {
-            const char *l = letters[rng((uint32_t)T9_COUNT(letters))];
-            size_t len = strlen(l);
-            memcpy(text + n, l, len);
-            n += len;
-        }
-        compare_text(r, &p, (str){text, n});
+        struct buf text;
+        buf_init(&text, 1000);
+        for (uint32_t k = 1 + rng(24); k; k--)
+            buf_puts(&text, letters[rng((uint32_t)T9_COUNT(letters))]);
+        compare_text(r, &p, buf_str(&text));
+        buf_deinit(&text);
     }
     pcre2_match_data_free(p.md);
     pcre2_code_free(p.word);
