@@ -13,6 +13,9 @@
 #include "base/thread.h"
 #include "gguf/dtype.h"
 
+#ifdef T9_CPU_X86
+#    include <cpuid.h>
+#endif
 #include <string.h>
 
 enum {
@@ -49,8 +52,10 @@ static const struct cpu_isa *const *isa_list(void)
 static bool isa_runs(const struct cpu_isa *isa)
 {
 #ifdef T9_CPU_X86
-    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                __builtin_cpu_supports("f16c");
+    /* clang 14 has no name for F16C: leaf 1, ECX bit 29. */
+    unsigned a, b, c = 0, d;
+    bool f16c = __get_cpuid(1, &a, &b, &c, &d) && (c >> 29 & 1);
+    bool avx2 = f16c && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     if (isa == &cpu_isa_avx2)
         return avx2;
     return avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
