@@ -5,6 +5,7 @@
  * is also held to `canon`, row by row.
  */
 #include "lib/forward.h"
+#include "lib/mkgguf.h"
 #include "lib/t9test.h"
 #include "unit/model/fixture.h"
 
@@ -95,8 +96,7 @@ static void check_chunks(struct fwd *f, const struct subject *s, uint64_t want[N
 {
     static const int32_t chunks[] = {1, 33, 2, 3, 7, 16, 31, 32};
     static uint64_t got[N_SEQS][N];
-    size_t n =
-        s->p.isa ? T9_COUNT(chunks) : 2; /* the serial backends have one path, and are slow */
+    size_t n = is_thorough(s) ? T9_COUNT(chunks) : 2;
     for (size_t i = 0; i < n; i++) {
         run_alone(f, s, chunks[i], got);
         for (int32_t k = 0; k < N_SEQS; k++)
@@ -229,12 +229,110 @@ static void test_qwen3(void **state)
     check_fixture("qwen3");
 }
 
+/* ---- quantised models of width 256 ---- */
+
+/* Logits of the first sequence on a backend; the caller frees. */
+static float *logits_of(const struct subject *s, uint64_t hashes[N_SEQS][N], size_t *n)
+{
+    struct fwd f;
+    struct fwd_seq seq;
+    struct t9_err err = {0};
+    int32_t tokens[N];
+    assert_true(open_subject(&f, s));
+    if (hashes)
+        run_alone(&f, s, 64, hashes);
+    int32_t n_tokens = make_tokens(0, model_info(f.m)->n_vocab, tokens);
+    must(fwd_seq_init(&f, &seq, tokens, n_tokens, n_tokens, &err), s, &err);
+    must(fwd_run(&f, &seq, 64, &err), s, &err);
+    *n = (size_t)model_info(f.m)->n_vocab;
+    float *out = mem_alloc((size_t)n_tokens * *n * sizeof(float));
+    assert_non_null(out);
+    memcpy(out, seq.logits, (size_t)n_tokens * *n * sizeof(float));
+    fwd_seq_deinit(&f, &seq);
+    fwd_close(&f);
+    return out;
+}
+
+/* Against canon: every path alone, the SIMD ones also in chunks, ragged and with other threads. */
+static int check_quant_paths(struct subject s, uint64_t want[N_SEQS][N])
+{
+    static const char *const isas[] = {"scalar", "avx2", "avx512"};
+    int n_checked = 0;
+    s.p.backend = "cpu";
+    for (size_t i = 0; i < T9_COUNT(isas); i++) {
+        bool scalar = i == 0;
+        s.p.isa = isas[i];
+        for (s.p.n_threads = 1; s.p.n_threads <= (scalar ? 1 : 3); s.p.n_threads += 2) {
+            struct fwd f;
+            uint64_t got[N_SEQS][N];
+            if (!open_subject(&f, &s))
+                break;
+            run_alone(&f, &s, 64, got);
+            for (int32_t k = 0; k < N_SEQS; k++)
+                same_rows(&s, "threads", s.p.n_threads, k, got[k], want[k], seq_length(k));
+            if (!scalar) {
+                check_chunks(&f, &s, want);
+                check_ragged(&f, &s, want);
+            }
+            fwd_close(&f);
+            n_checked++;
+        }
+    }
+    return n_checked;
+}
+
+static void check_quant(const char *arch, uint32_t dtype, bool mix)
+{
+    char dir[64], path[128], name[64];
+    struct t9_err err = {0};
+    uint64_t want[N_SEQS][N];
+    size_t n_vocab;
+    struct mkgguf_params mp = MKGGUF_DEFAULT;
+    mp.arch = arch;
+    mp.dtype = dtype;
+    mp.mix = mix;
+    mp.untied = mix;
+    test_tmpdir(dir);
+    snprintf(path, sizeof(path), "%s/m.gguf", dir);
+    snprintf(name, sizeof(name), "%s %s%s", arch, gguf_dtype_name(dtype), mix ? " mix" : "");
+    if (mkgguf_write(path, &mp, &err) != T9_STATUS_OK)
+        fail_msg("%s: %s", name, err.msg);
+    struct subject s = {name, path, {.backend = "ref", .n_threads = 1, .max_rows = 70}};
+    float *ref = logits_of(&s, NULL, &n_vocab);
+    s.p.backend = "canon";
+    float *canon = logits_of(&s, want, &n_vocab);
+    rows_differ(want);
+    double e = fixture_error(canon, ref, N, (int32_t)n_vocab);
+    int n_checked = check_quant_paths(s, want);
+    print_message("%-14s canon differs from ref by %.3g; cpu equal to canon in %d settings\n", name,
+                  e, n_checked);
+    if (!(e <= 0.05))
+        fail_msg("%s: canon differs from ref by %g", name, e);
+    mem_free(ref);
+    mem_free(canon);
+    (void)unlink(path);
+    (void)rmdir(dir);
+}
+
+static void test_quantised(void **state)
+{
+    (void)state;
+    static const uint32_t dtypes[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K,
+                                      DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    for (size_t i = 0; i < T9_COUNT(dtypes); i++)
+        check_quant(archs[i % 3], dtypes[i], false);
+    check_quant("llama", DTYPE_Q4_K, true);
+    check_quant("qwen3", DTYPE_Q5_K, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_llama),
         cmocka_unit_test(test_qwen2),
         cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
