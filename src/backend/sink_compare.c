@@ -122,7 +122,7 @@ static float relative_error(const float *a, const float *b, int32_t n, int32_t *
         if (a[i] == b[i])
             d = 0; /* equal infinities */
         if (isnan(d))
-            d = INFINITY;
+            d = HUGE_VAL;
         if (d > worst) {
             worst = d;
             *col = i;

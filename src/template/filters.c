@@ -1,6 +1,7 @@
 /*
- * template/filters.c - filters on single values and text, tojson among them. Filters on sequences are
- * in filters_seq.c. The filtered value comes as `self`, parameters as the table's spec names them.
+ * template/filters.c - filters on single values and text, tojson among them. Filters on sequences
+ * are in filters_seq.c. The filtered value comes as `self`, parameters as the table's spec names
+ * them.
  */
 #include "template/node.h"
 
@@ -123,8 +124,8 @@ static bool parse_float(str s, double *out)
     for (size_t i = 0; i < s.n; i++) {
         char ch = s.p[i];
         bool is_digit = ch >= '0' && ch <= '9';
-        bool mid = i > 0 && i + 1 < s.n && digit_value(s.p[i - 1]) < 10 &&
-                   digit_value(s.p[i + 1]) < 10;
+        bool mid =
+            i > 0 && i + 1 < s.n && digit_value(s.p[i - 1]) < 10 && digit_value(s.p[i + 1]) < 10;
         if (ch == '_' && mid)
             continue;
         if (n + 3 > sizeof tmp || !(is_digit || strchr(".eE+-", ch) != NULL) || !ch)
@@ -161,9 +162,8 @@ static bool f_int(struct rctx *c, struct val self, struct cargs *a, struct val *
         return true;
     }
     if (self.kind == V_STR) {
-        int r = base == 0 || (base >= 2 && base <= 36)
-                    ? parse_int(jstr_view(self.s), (int)base, &i)
-                    : 0;
+        int r = base == 0 || (base >= 2 && base <= 36) ? parse_int(jstr_view(self.s), (int)base, &i)
+                                                       : 0;
         if (r < 0)
             return rt_fail(c, T9_STATUS_UNSUPPORTED, "an integer over 64 bits");
         if (r > 0) {
@@ -413,8 +413,7 @@ static bool f_truncate(struct rctx *c, struct val self, struct cargs *a, struct 
     int64_t length, leeway;
     struct val end = a->pos[2], head;
     if (!val_to_str(c, self, &self) || !arg_int(c, a->pos[0], 255, &length) ||
-        !arg_int(c, a->pos[3], 5, &leeway) ||
-        (end.kind == V_MISSING && !val_str(c, "...", &end)))
+        !arg_int(c, a->pos[3], 5, &leeway) || (end.kind == V_MISSING && !val_str(c, "...", &end)))
         return false;
     if (end.kind != V_STR)
         return rt_fail(c, T9_STATUS_INVALID, "truncate: the end must be a string");

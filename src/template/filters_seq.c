@@ -1,8 +1,8 @@
 /*
  * template/filters_seq.c - filters over sequences and mappings.
  *
- * Where jinja2 gives back a generator, these compute all items at once and give a one-shot iterator:
- * the same text, the same refusals (no length, no index, no JSON), no laziness.
+ * Where jinja2 gives back a generator, these compute all items at once and give a one-shot
+ * iterator: the same text, the same refusals (no length, no index, no JSON), no laziness.
  */
 #include "template/node.h"
 
@@ -40,9 +40,8 @@ static bool get_path(struct rctx *c, struct val item, str path, struct val fallb
         struct jstr *name = jstr_new(c, part.p, part.n, JINJA_ORIGIN_TEMPLATE);
         if (!name)
             return false;
-        struct val key = num_parse_i64(part, &idx) && idx >= 0 && part.p[0] != '+'
-                             ? val_int(idx)
-                             : val_jstr(name);
+        struct val key = num_parse_i64(part, &idx) && idx >= 0 && part.p[0] != '+' ? val_int(idx)
+                                                                                   : val_jstr(name);
         if (!op_getitem(c, *out, key, out))
             return false;
         if (out->kind == V_UNDEF && val_given(fallback))
@@ -117,8 +116,7 @@ static bool f_sort(struct rctx *c, struct val self, struct cargs *a, struct val 
     for (size_t i = 0; i < v.n; i++)
         if (!multi_key(c, v.p[i], a->pos[2], val_truth(a->pos[1]), &keys[i]))
             return false;
-    return val_sort(c, keys, v.p, v.n, val_truth(a->pos[0])) &&
-           val_list(c, v.p, v.n, V_LIST, out);
+    return val_sort(c, keys, v.p, v.n, val_truth(a->pos[0])) && val_list(c, v.p, v.n, V_LIST, out);
 }
 
 /* dictsort(case_sensitive, by, reverse) */
@@ -147,8 +145,7 @@ static bool f_dictsort(struct rctx *c, struct val self, struct cargs *a, struct 
         if (!fold_case(c, val_truth(a->pos[0]), &keys[i]))
             return false;
     }
-    return val_sort(c, keys, v.p, v.n, val_truth(a->pos[2])) &&
-           val_list(c, v.p, v.n, V_LIST, out);
+    return val_sort(c, keys, v.p, v.n, val_truth(a->pos[2])) && val_list(c, v.p, v.n, V_LIST, out);
 }
 
 static bool f_reverse(struct rctx *c, struct val self, struct cargs *a, struct val *out)
@@ -203,8 +200,7 @@ static bool extreme(struct rctx *c, struct val self, struct cargs *a, int want, 
         struct val item = seq_at(&s, i), key;
         int cmp = want;
         if (!get_attr(c, item, a->pos[1], val_missing(), &key) ||
-            !fold_case(c, val_truth(a->pos[0]), &key) ||
-            (i && !val_cmp(c, key, best_key, &cmp)))
+            !fold_case(c, val_truth(a->pos[0]), &key) || (i && !val_cmp(c, key, best_key, &cmp)))
             return false;
         if (cmp == want) {
             best_key = key;

@@ -14,7 +14,7 @@
 #include <time.h>
 
 #define WIDTH_MAX 1000000
-#define PREC_MAX 100
+#define PREC_MAX  100
 
 struct spec {
     const struct jstr *src; /* the format string, for the origin of the fill */
@@ -84,8 +84,8 @@ static bool parse_spec(struct rctx *c, str s, struct spec *f)
 
 static bool put_fill(struct sb *b, const struct spec *f, int64_t n)
 {
-    uint8_t origin = f->fill ? jstr_origin_at(f->src, (size_t)(f->fill - f->src->p))
-                             : JINJA_ORIGIN_TEMPLATE;
+    uint8_t origin =
+        f->fill ? jstr_origin_at(f->src, (size_t)(f->fill - f->src->p)) : JINJA_ORIGIN_TEMPLATE;
     if (n > 0 && !rt_charge(b->c, (uint64_t)n / 4))
         return false;
     for (; n > 0; n--)
@@ -222,8 +222,12 @@ static bool put_int(struct sb *b, struct val v, struct spec *f)
         return bad_format(b->c, "a precision for an integer");
     unsigned base = type == 'b' ? 2 : type == 'o' ? 8 : type == 'x' || type == 'X' ? 16 : 10;
     size_t n = int_digits(u, base, type == 'X', text);
-    const char *prefix = !f->alt ? "" : base == 2 ? "0b" : base == 8 ? "0o"
-                         : type == 'x' ? "0x" : type == 'X' ? "0X" : "";
+    const char *prefix = !f->alt       ? ""
+                         : base == 2   ? "0b"
+                         : base == 8   ? "0o"
+                         : type == 'x' ? "0x"
+                         : type == 'X' ? "0X"
+                                       : "";
     return put_padded_number(b, f, negative, prefix, text, n, sizeof text);
 }
 
@@ -312,10 +316,9 @@ static bool field_value(struct rctx *c, struct format_state *st, str f, struct v
         struct val obj = *out;
         if (!name)
             return false;
-        bool ok = !item ? op_getattr(c, obj, name, out)
-                  : num_parse_i64(part, &idx) && idx >= 0
-                      ? op_getitem(c, obj, val_int(idx), out)
-                      : op_getitem(c, obj, val_jstr(name), out);
+        bool ok = !item                                   ? op_getattr(c, obj, name, out)
+                  : num_parse_i64(part, &idx) && idx >= 0 ? op_getitem(c, obj, val_int(idx), out)
+                                                          : op_getitem(c, obj, val_jstr(name), out);
         if (!ok)
             return false;
     }
@@ -491,8 +494,7 @@ static bool percent_conv(struct sb *b, struct val v, char conv, struct spec *f)
     case 'f':
     case 'F':
     case 'g':
-    case 'G':
-        return percent_number(b, v, conv, f);
+    case 'G': return percent_number(b, v, conv, f);
     case 'c':
         if (v.kind == V_STR && jstr_n_cp(v.s) == 1) {
             f->zero = false;
@@ -501,8 +503,7 @@ static bool percent_conv(struct sb *b, struct val v, char conv, struct spec *f)
             return put_padded_str(b, v.s, f);
         }
         return bad_format(b->c, "%c needs one character");
-    default:
-        return bad_format(b->c, "unknown conversion after '%'");
+    default: return bad_format(b->c, "unknown conversion after '%'");
     }
 }
 

@@ -1,7 +1,7 @@
 /*
  * template/globals.c - global functions (range, dict, namespace, cycler, joiner, raise_exception,
- * strftime_now) and the methods of dictionaries, lists, loops and cyclers. Methods that change a list
- * or dictionary don't exist: the sandbox refuses them by name (ops.c).
+ * strftime_now) and the methods of dictionaries, lists, loops and cyclers. Methods that change a
+ * list or dictionary don't exist: the sandbox refuses them by name (ops.c).
  */
 #include "template/node.h"
 
@@ -29,8 +29,8 @@ static bool g_range(struct rctx *c, struct val self, struct cargs *a, struct val
     last = v[1];
     uint64_t n = 0;
     if (v[2] > 0 ? first < last : first > last) {
-        uint64_t span = v[2] > 0 ? (uint64_t)last - (uint64_t)first
-                                 : (uint64_t)first - (uint64_t)last;
+        uint64_t span =
+            v[2] > 0 ? (uint64_t)last - (uint64_t)first : (uint64_t)first - (uint64_t)last;
         uint64_t by = v[2] > 0 ? (uint64_t)v[2] : 0 - (uint64_t)v[2];
         n = (span - 1) / by + 1;
     }
@@ -203,9 +203,9 @@ static bool copy(struct rctx *c, struct val self, struct cargs *a, struct val *o
     return true;
 }
 
-const struct fn map_methods[] = {{"get", "!key default", d_get}, {"keys", "", d_keys},
-                                 {"values", "", d_values},       {"items", "", d_items},
-                                 {"copy", "", copy},             {NULL, NULL, NULL}};
+const struct fn map_methods[] = {
+    {"get", "!key default", d_get}, {"keys", "", d_keys}, {"values", "", d_values},
+    {"items", "", d_items},         {"copy", "", copy},   {NULL, NULL, NULL}};
 
 /* ---- lists ---- */
 
@@ -257,8 +257,7 @@ static bool o_changed(struct rctx *c, struct val self, struct cargs *a, struct v
     bool same = false;
     if (!val_list(c, a->pos, a->n, V_TUPLE, &now))
         return false;
-    if (self.loop->last_changed.kind == V_TUPLE &&
-        !val_eq(c, self.loop->last_changed, now, &same))
+    if (self.loop->last_changed.kind == V_TUPLE && !val_eq(c, self.loop->last_changed, now, &same))
         return false;
     self.loop->last_changed = now;
     *out = val_bool(!same);

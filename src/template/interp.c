@@ -3,8 +3,8 @@
  * the limits that everything else in this module charges against.
  *
  * Variables: the root's are an array by symbol number; every loop iteration, macro call, call block
- * and `with` has a scope of its own, a short list searched by number. Macros see the scope that they
- * were defined in, at the time of the call.
+ * and `with` has a scope of its own, a short list searched by number. Macros see the scope that
+ * they were defined in, at the time of the call.
  */
 #include "base/mem.h"
 #include "template/node.h"
@@ -68,11 +68,10 @@ bool rt_enter(struct rctx *c)
 const char *val_type_name(struct val v)
 {
     static const char *const names[] = {
-        "nothing",   "an undefined value", "None",      "a boolean",    "an integer",
-        "an integer", "a float",           "a string",  "a list",       "a tuple",
-        "a dict",    "a range",            "a generator", "a dict view", "a namespace",
-        "a macro",   "a function",         "a method",  "a loop",       "a cycler",
-        "a joiner"};
+        "nothing",     "an undefined value", "None",        "a boolean", "an integer", "an integer",
+        "a float",     "a string",           "a list",      "a tuple",   "a dict",     "a range",
+        "a generator", "a dict view",        "a namespace", "a macro",   "a function", "a method",
+        "a loop",      "a cycler",           "a joiner"};
     return names[v.kind];
 }
 
@@ -224,8 +223,7 @@ static bool spec_next(const char **spec, str *name, bool *required)
 
 #define PARAMS_MAX 6
 
-bool fn_call(struct rctx *c, const struct fn *fn, struct val self, struct cargs *a,
-             struct val *out)
+bool fn_call(struct rctx *c, const struct fn *fn, struct val self, struct cargs *a, struct val *out)
 {
     if (!fn->spec)
         return fn->call(c, self, a, out);
@@ -300,8 +298,7 @@ static bool bind_special(struct rctx *c, const struct node *def, struct cargs *a
         return val_list(c, a->pos + (n_extra ? n : 0), n_extra, V_TUPLE, &v) &&
                scope_set(c, s, SYM_VARARGS, v);
     }
-    return n_extra == 0 ||
-           rt_fail(c, T9_STATUS_INVALID, "a macro takes at most %zu arguments", n);
+    return n_extra == 0 || rt_fail(c, T9_STATUS_INVALID, "a macro takes at most %zu arguments", n);
 }
 
 static bool bind_params(struct rctx *c, const struct node *def, struct cargs *a, struct scope *s)
@@ -383,12 +380,9 @@ bool rt_call(struct rctx *c, struct val callee, struct cargs *a, struct val *out
 {
     bool ok;
     switch (callee.kind) {
-    case V_UNDEF:
-        return op_undefined(c, callee);
-    case V_FN:
-        return fn_call(c, callee.fn, val_none(), a, out);
-    case V_METHOD:
-        return fn_call(c, callee.method->fn, callee.method->self, a, out);
+    case V_UNDEF: return op_undefined(c, callee);
+    case V_FN: return fn_call(c, callee.fn, val_none(), a, out);
+    case V_METHOD: return fn_call(c, callee.method->fn, callee.method->self, a, out);
     case V_JOINER:
         if (callee.cycler->pos++ == 0)
             return val_str(c, "", out);
@@ -402,8 +396,7 @@ bool rt_call(struct rctx *c, struct val callee, struct cargs *a, struct val *out
                                     : call_loop(c, callee.loop, a, out);
         rt_leave(c);
         return ok;
-    default:
-        return rt_fail(c, T9_STATUS_INVALID, "%s can't be called", val_type_name(callee));
+    default: return rt_fail(c, T9_STATUS_INVALID, "%s can't be called", val_type_name(callee));
     }
 }
 
@@ -520,8 +513,7 @@ static bool eval_test(struct rctx *c, const struct node *n, struct val *out)
     if (!n->fn)
         return rt_fail(c, T9_STATUS_UNSUPPORTED, "no test is named '" STR_FMT "'",
                        STR_ARG(jstr_view(n->fn_name)));
-    return eval(c, n->a, &self) && eval_args(c, n->args, 0, &a) &&
-           fn_call(c, n->fn, self, &a, out);
+    return eval(c, n->a, &self) && eval_args(c, n->args, 0, &a) && fn_call(c, n->fn, self, &a, out);
 }
 
 static bool eval_call(struct rctx *c, const struct node *n, struct val *out)
@@ -539,14 +531,10 @@ static bool eval_kind(struct rctx *c, const struct node *n, struct val *out)
     struct val a, b;
     switch (n->kind) {
     case E_TUPLE:
-    case E_LIST:
-        return eval_items(c, n, out);
-    case E_DICT:
-        return eval_dict(c, n, out);
-    case E_UNARY:
-        return eval(c, n->a, &a) && op_unary(c, n->op, a, out);
-    case E_BIN:
-        return eval(c, n->a, &a) && eval(c, n->b, &b) && op_binary(c, n->op, a, b, out);
+    case E_LIST: return eval_items(c, n, out);
+    case E_DICT: return eval_dict(c, n, out);
+    case E_UNARY: return eval(c, n->a, &a) && op_unary(c, n->op, a, out);
+    case E_BIN: return eval(c, n->a, &a) && eval(c, n->b, &b) && op_binary(c, n->op, a, b, out);
     case E_AND:
     case E_OR:
         if (!eval(c, n->a, out))
@@ -557,10 +545,8 @@ static bool eval_kind(struct rctx *c, const struct node *n, struct val *out)
             return false;
         *out = val_bool(!val_truth(a));
         return true;
-    case E_CONCAT:
-        return eval_concat(c, n, out);
-    case E_CMP:
-        return eval_cmp(c, n, out);
+    case E_CONCAT: return eval_concat(c, n, out);
+    case E_CMP: return eval_cmp(c, n, out);
     case E_COND:
         if (!eval(c, n->a, &a))
             return false;
@@ -568,20 +554,13 @@ static bool eval_kind(struct rctx *c, const struct node *n, struct val *out)
             return eval(c, n->b, out);
         *out = val_undef(UNDEF_OTHER, NULL);
         return !n->c || eval(c, n->c, out);
-    case E_ATTR:
-        return eval(c, n->a, &a) && op_getattr(c, a, n->name, out);
-    case E_ITEM:
-        return eval(c, n->a, &a) && eval(c, n->b, &b) && op_getitem(c, a, b, out);
-    case E_SLICE:
-        return eval_slice(c, n, out);
-    case E_CALL:
-        return eval_call(c, n, out);
-    case E_FILTER:
-        return eval(c, n->a, &a) && eval_filter(c, n, a, out);
-    case E_TEST:
-        return eval_test(c, n, out);
-    default:
-        return rt_fail(c, T9_STATUS_INTERNAL, "a statement where an expression was expected");
+    case E_ATTR: return eval(c, n->a, &a) && op_getattr(c, a, n->name, out);
+    case E_ITEM: return eval(c, n->a, &a) && eval(c, n->b, &b) && op_getitem(c, a, b, out);
+    case E_SLICE: return eval_slice(c, n, out);
+    case E_CALL: return eval_call(c, n, out);
+    case E_FILTER: return eval(c, n->a, &a) && eval_filter(c, n, a, out);
+    case E_TEST: return eval_test(c, n, out);
+    default: return rt_fail(c, T9_STATUS_INTERNAL, "a statement where an expression was expected");
     }
 }
 
@@ -737,8 +716,8 @@ static enum flow exec_call_block(struct rctx *c, const struct node *n)
     struct val callee, caller, v;
     struct cargs a;
     if (!make_macro(c, n, &caller) || !eval(c, n->b->a, &callee) ||
-        !eval_args(c, n->b->args, 1, &a) ||
-        !push_kw(c, &a, c->t->syms.names[SYM_CALLER], caller) || !rt_call(c, callee, &a, &v))
+        !eval_args(c, n->b->args, 1, &a) || !push_kw(c, &a, c->t->syms.names[SYM_CALLER], caller) ||
+        !rt_call(c, callee, &a, &v))
         return FLOW_ERROR;
     return next_if(text_str(c->out, v));
 }
@@ -793,32 +772,20 @@ static enum flow exec(struct rctx *c, const struct node *n)
         return FLOW_ERROR;
     c->line = n->line;
     switch (n->kind) {
-    case S_OUTPUT:
-        return exec_output(c, n);
-    case S_IF:
-        return exec_if(c, n);
-    case S_FOR:
-        return exec_for(c, n);
+    case S_OUTPUT: return exec_output(c, n);
+    case S_IF: return exec_if(c, n);
+    case S_FOR: return exec_for(c, n);
     case S_SET:
-    case S_SET_BLOCK:
-        return exec_set(c, n);
-    case S_MACRO:
-        return next_if(make_macro(c, n, &v) && scope_set(c, c->scope, n->sym, v));
-    case S_CALL:
-        return exec_call_block(c, n);
-    case S_FILTER:
-        return exec_filter_block(c, n);
+    case S_SET_BLOCK: return exec_set(c, n);
+    case S_MACRO: return next_if(make_macro(c, n, &v) && scope_set(c, c->scope, n->sym, v));
+    case S_CALL: return exec_call_block(c, n);
+    case S_FILTER: return exec_filter_block(c, n);
     case S_WITH:
-    case S_SCOPE:
-        return exec_scope(c, n);
-    case S_BREAK:
-        return FLOW_BREAK;
-    case S_CONTINUE:
-        return FLOW_CONTINUE;
-    case S_BODY:
-        return exec_body(c, n);
-    default:
-        return next_if(rt_fail(c, T9_STATUS_INTERNAL, "an expression where a statement was"));
+    case S_SCOPE: return exec_scope(c, n);
+    case S_BREAK: return FLOW_BREAK;
+    case S_CONTINUE: return FLOW_CONTINUE;
+    case S_BODY: return exec_body(c, n);
+    default: return next_if(rt_fail(c, T9_STATUS_INTERNAL, "an expression where a statement was"));
     }
 }
 

@@ -2,8 +2,8 @@
  * template/jstr.c - strings whose bytes know their origin, and the builder that makes them.
  *
  * A string is bytes plus runs of origins; most have one origin and no runs. Slices share the bytes.
- * Concatenation leaves spare room behind the result, and the next one appends in place when its left
- * side is the latest string of that room: the older, shorter views stay what they are.
+ * Concatenation leaves spare room behind the result, and the next one appends in place when its
+ * left side is the latest string of that room: the older, shorter views stay what they are.
  */
 #include "base/utf8.h"
 #include "template/value.h"

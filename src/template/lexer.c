@@ -199,9 +199,9 @@ static bool lex_number(struct lexer *l)
     bool after_dot = from > 0 && l->p[from - 1] == '.';
     if (l->p[i] == '0' && i + 1 < l->n && strchr("bBoOxX", l->p[i + 1])) {
         size_t k = i + 2;
-        while (k < l->n && (is_digit(l->p[k]) || l->p[k] == '_' ||
-                            (l->p[k] >= 'a' && l->p[k] <= 'f') ||
-                            (l->p[k] >= 'A' && l->p[k] <= 'F')))
+        while (k < l->n &&
+               (is_digit(l->p[k]) || l->p[k] == '_' || (l->p[k] >= 'a' && l->p[k] <= 'f') ||
+                (l->p[k] >= 'A' && l->p[k] <= 'F')))
             k++;
         l->i = k;
         return push(l, T_INT, 0, from, k);

@@ -87,7 +87,7 @@ struct node {
     union {
         struct val cv;
         struct {
-            const struct fn *fn;          /* NULL: unknown */
+            const struct fn *fn; /* NULL: unknown */
             const struct jstr *fn_name;
         };
     };
@@ -142,9 +142,9 @@ struct parser {
     struct t9_err *err;
     t9_status status;
     uint32_t depth, n_nodes;
-    uint32_t soft;        /* inside a branch: unknown filters fail when reached only */
-    uint32_t loops;       /* loops around, within the same macro */
-    uint8_t macro_flags;  /* of the macros being parsed: special names seen */
+    uint32_t soft;       /* inside a branch: unknown filters fail when reached only */
+    uint32_t loops;      /* loops around, within the same macro */
+    uint8_t macro_flags; /* of the macros being parsed: special names seen */
 };
 
 bool parse_fail(struct parser *p, t9_status s, const char *fmt, ...)

@@ -63,17 +63,10 @@ static bool int_op(struct rctx *c, int op, int64_t a, int64_t b, struct val *out
     int64_t r = 0;
     bool bad = false;
     switch (op) {
-    case OP_ADD:
-        bad = __builtin_add_overflow(a, b, &r);
-        break;
-    case OP_SUB:
-        bad = __builtin_sub_overflow(a, b, &r);
-        break;
-    case OP_MUL:
-        bad = __builtin_mul_overflow(a, b, &r);
-        break;
-    case OP_POW:
-        return int_pow(c, a, b, out);
+    case OP_ADD: bad = __builtin_add_overflow(a, b, &r); break;
+    case OP_SUB: bad = __builtin_sub_overflow(a, b, &r); break;
+    case OP_MUL: bad = __builtin_mul_overflow(a, b, &r); break;
+    case OP_POW: return int_pow(c, a, b, out);
     case OP_DIV:
         if (b == 0)
             return div_zero(c);
@@ -100,18 +93,10 @@ static bool float_op(struct rctx *c, int op, double a, double b, struct val *out
     if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && b == 0)
         return div_zero(c);
     switch (op) {
-    case OP_ADD:
-        r = a + b;
-        break;
-    case OP_SUB:
-        r = a - b;
-        break;
-    case OP_MUL:
-        r = a * b;
-        break;
-    case OP_DIV:
-        r = a / b;
-        break;
+    case OP_ADD: r = a + b; break;
+    case OP_SUB: r = a - b; break;
+    case OP_MUL: r = a * b; break;
+    case OP_DIV: r = a / b; break;
     case OP_POW:
         if (a == 0 && b < 0)
             return div_zero(c);
@@ -301,19 +286,13 @@ static bool bind_method(struct rctx *c, struct val self, const struct fn *fn, st
 static const struct fn *method_of(struct val obj, str name)
 {
     switch (obj.kind) {
-    case V_STR:
-        return fn_find(str_methods, name);
-    case V_MAP:
-        return fn_find(map_methods, name);
+    case V_STR: return fn_find(str_methods, name);
+    case V_MAP: return fn_find(map_methods, name);
     case V_LIST:
-    case V_TUPLE:
-        return fn_find(list_methods, name);
-    case V_LOOP:
-        return fn_find(loop_methods, name);
-    case V_CYCLER:
-        return fn_find(cycler_methods, name);
-    default:
-        return NULL;
+    case V_TUPLE: return fn_find(list_methods, name);
+    case V_LOOP: return fn_find(loop_methods, name);
+    case V_CYCLER: return fn_find(cycler_methods, name);
+    default: return NULL;
     }
 }
 
@@ -358,8 +337,8 @@ static bool loop_attr(const struct loop *l, str name, struct val *out)
 /* What the immutable sandbox refuses: members that change a list or map, and private ones. */
 static bool is_unsafe(struct val obj, str name)
 {
-    static const char *const on_list[] = {"append",  "clear", "pop",    "reverse", "insert",
-                                          "sort",    "extend", "remove", NULL};
+    static const char *const on_list[] = {"append", "clear",  "pop",    "reverse", "insert",
+                                          "sort",   "extend", "remove", NULL};
     static const char *const on_map[] = {"clear", "pop", "popitem", "setdefault", "update", NULL};
     if (name.n && name.p[0] == '_')
         return str_eqz(name, "__class__") || str_eqz(name, "__init__") ||
@@ -517,8 +496,8 @@ bool op_slice(struct rctx *c, struct val obj, const struct val bounds[3], struct
         *r = (struct range){.start = o->start + (n ? start * o->step : 0),
                             .step = n > 1 ? step * o->step : 1,
                             .n = n,
-                            .stop = (int64_t)((uint64_t)o->start +
-                                              (uint64_t)stop * (uint64_t)o->step)};
+                            .stop =
+                                (int64_t)((uint64_t)o->start + (uint64_t)stop * (uint64_t)o->step)};
         *out = (struct val){.kind = V_RANGE, .range = r};
         return true;
     }

@@ -69,7 +69,8 @@ static int decode_escape(str s, size_t *used, char *w)
     return n ? (int)n : -1;
 }
 
-/* Decodes a literal with its quotes to w (room for its length); returns the length or (size_t)-1. */
+/* Decodes a literal with its quotes to w (room for its length); returns the length or (size_t)-1.
+ */
 static size_t decode_string(str lit, char *w)
 {
     size_t n = 0;
@@ -175,8 +176,7 @@ static struct node *parse_elements(struct parser *p, enum node_kind kind, int cl
             break;
         if (!nlist_push(p, &l, parse_expression(p)))
             return NULL;
-        if (kind == E_DICT &&
-            (!expect_op(p, ':') || !nlist_push(p, &l, parse_expression(p))))
+        if (kind == E_DICT && (!expect_op(p, ':') || !nlist_push(p, &l, parse_expression(p))))
             return NULL;
     }
     advance(p);
@@ -190,9 +190,12 @@ static struct node *parse_name(struct parser *p)
     static const struct {
         const char *name;
         struct val v;
-    } consts[] = {{"true", {.kind = V_BOOL, .b = true}},   {"True", {.kind = V_BOOL, .b = true}},
-                  {"false", {.kind = V_BOOL, .b = false}}, {"False", {.kind = V_BOOL, .b = false}},
-                  {"none", {.kind = V_NONE}},              {"None", {.kind = V_NONE}}};
+    } consts[] = {{"true", {.kind = V_BOOL, .b = true}},
+                  {"True", {.kind = V_BOOL, .b = true}},
+                  {"false", {.kind = V_BOOL, .b = false}},
+                  {"False", {.kind = V_BOOL, .b = false}},
+                  {"none", {.kind = V_NONE}},
+                  {"None", {.kind = V_NONE}}};
     str name = cur(p)->text;
     for (size_t i = 0; i < T9_COUNT(consts); i++) {
         if (str_eqz(name, consts[i].name)) {
@@ -220,15 +223,11 @@ static struct node *parse_name(struct parser *p)
 struct node *parse_primary(struct parser *p)
 {
     switch (cur(p)->type) {
-    case T_NAME:
-        return parse_name(p);
-    case T_STRING:
-        return parse_string(p);
+    case T_NAME: return parse_name(p);
+    case T_STRING: return parse_string(p);
     case T_INT:
-    case T_FLOAT:
-        return parse_number(p);
-    default:
-        break;
+    case T_FLOAT: return parse_number(p);
+    default: break;
     }
     if (cur_is_op(p, '(')) {
         advance(p);
@@ -320,8 +319,7 @@ static bool parse_one_arg(struct parser *p, struct args *a, struct nlist *pos, u
         return kw.value && push_kwarg(p, a, kw_cap, kw);
     }
     if (a->dyn_pos || a->dyn_kw || a->n_kw)
-        return parse_fail(p, T9_STATUS_INVALID,
-                          "a positional argument after a keyword argument");
+        return parse_fail(p, T9_STATUS_INVALID, "a positional argument after a keyword argument");
     return nlist_push(p, pos, parse_expression(p));
 }
 
@@ -498,12 +496,9 @@ static bool at_bare_test_arg(const struct parser *p)
     switch (cur(p)->type) {
     case T_STRING:
     case T_INT:
-    case T_FLOAT:
-        return true;
-    case T_NAME:
-        return !cur_is_name(p, "else") && !cur_is_name(p, "or") && !cur_is_name(p, "and");
-    default:
-        return cur_is_op(p, '[') || cur_is_op(p, '{');
+    case T_FLOAT: return true;
+    case T_NAME: return !cur_is_name(p, "else") && !cur_is_name(p, "or") && !cur_is_name(p, "and");
+    default: return cur_is_op(p, '[') || cur_is_op(p, '{');
     }
 }
 
@@ -600,13 +595,13 @@ static int binary_op(const struct parser *p, enum node_kind *kind, int *op)
     }
     static const struct {
         uint8_t tok, op, kind, prec;
-    } ops[] = {{TOK_EQ, OP_EQ, E_CMP, PREC_CMP},   {TOK_NE, OP_NE, E_CMP, PREC_CMP},
-               {'<', OP_LT, E_CMP, PREC_CMP},      {TOK_LE, OP_LE, E_CMP, PREC_CMP},
-               {'>', OP_GT, E_CMP, PREC_CMP},      {TOK_GE, OP_GE, E_CMP, PREC_CMP},
-               {'+', OP_ADD, E_BIN, PREC_ADD},     {'-', OP_SUB, E_BIN, PREC_ADD},
-               {'~', 0, E_CONCAT, PREC_CONCAT},    {'*', OP_MUL, E_BIN, PREC_MUL},
-               {'/', OP_DIV, E_BIN, PREC_MUL},     {TOK_FLOORDIV, OP_FLOORDIV, E_BIN, PREC_MUL},
-               {'%', OP_MOD, E_BIN, PREC_MUL},     {TOK_POW, OP_POW, E_BIN, PREC_POW}};
+    } ops[] = {{TOK_EQ, OP_EQ, E_CMP, PREC_CMP}, {TOK_NE, OP_NE, E_CMP, PREC_CMP},
+               {'<', OP_LT, E_CMP, PREC_CMP},    {TOK_LE, OP_LE, E_CMP, PREC_CMP},
+               {'>', OP_GT, E_CMP, PREC_CMP},    {TOK_GE, OP_GE, E_CMP, PREC_CMP},
+               {'+', OP_ADD, E_BIN, PREC_ADD},   {'-', OP_SUB, E_BIN, PREC_ADD},
+               {'~', 0, E_CONCAT, PREC_CONCAT},  {'*', OP_MUL, E_BIN, PREC_MUL},
+               {'/', OP_DIV, E_BIN, PREC_MUL},   {TOK_FLOORDIV, OP_FLOORDIV, E_BIN, PREC_MUL},
+               {'%', OP_MOD, E_BIN, PREC_MUL},   {TOK_POW, OP_POW, E_BIN, PREC_POW}};
     for (size_t i = 0; cur(p)->type == T_OP && i < T9_COUNT(ops); i++) {
         if (cur(p)->op == ops[i].tok) {
             *kind = (enum node_kind)ops[i].kind;

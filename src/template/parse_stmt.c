@@ -157,8 +157,9 @@ bool expect_op(struct parser *p, int op)
 {
     if (skip_op(p, op))
         return true;
-    return parse_fail(p, T9_STATUS_INVALID, "expected '%c' before '" STR_FMT "'", op,
-                      STR_ARG(str_slice(cur(p)->text, 0, cur(p)->text.n > 20 ? 20 : cur(p)->text.n)));
+    return parse_fail(
+        p, T9_STATUS_INVALID, "expected '%c' before '" STR_FMT "'", op,
+        STR_ARG(str_slice(cur(p)->text, 0, cur(p)->text.n > 20 ? 20 : cur(p)->text.n)));
 }
 
 static bool expect_block_end(struct parser *p)
@@ -341,8 +342,9 @@ static bool parse_signature(struct parser *p, struct node *n)
         if (skip_op(p, '='))
             d = parse_expression(p);
         else if (defaults.n && defaults.p[defaults.n - 1] != none)
-            return parse_fail(p, T9_STATUS_INVALID, "a parameter without a default follows one "
-                                                    "with a default");
+            return parse_fail(p, T9_STATUS_INVALID,
+                              "a parameter without a default follows one "
+                              "with a default");
         if (!nlist_push(p, &defaults, d))
             return false;
     }
@@ -514,8 +516,8 @@ static struct node *parse_tag(struct parser *p, str name)
     else if (str_eqz(name, "print"))
         n = parse_print(p);
     else {
-        bool known = str_eqz(name, "include") || str_eqz(name, "import") ||
-                     str_eqz(name, "from") || str_eqz(name, "extends") || str_eqz(name, "block");
+        bool known = str_eqz(name, "include") || str_eqz(name, "import") || str_eqz(name, "from") ||
+                     str_eqz(name, "extends") || str_eqz(name, "block");
         parse_fail(p, known ? T9_STATUS_UNSUPPORTED : T9_STATUS_INVALID,
                    known ? "the tag '" STR_FMT "' is not supported in chat templates"
                          : "unknown or misplaced tag '" STR_FMT "'",
@@ -707,8 +709,7 @@ static bool node_mentions(const struct node *n, str name)
     bool found = false;
     for (uint32_t i = 0; !found && i < n->n; i++)
         found = node_mentions(n->list[i], name);
-    if (!found && n->args &&
-        (n->kind == E_CALL || n->kind == E_FILTER || n->kind == E_TEST))
+    if (!found && n->args && (n->kind == E_CALL || n->kind == E_FILTER || n->kind == E_TEST))
         found = args_mention(n->args, name);
     return found || node_mentions(n->a, name) || node_mentions(n->b, name) ||
            node_mentions(n->c, name);

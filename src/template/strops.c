@@ -1,6 +1,7 @@
 /*
- * template/strops.c - the methods of Python's str, and the string operations that filters share with
- * them. Offsets and counts are in code points where Python's are; results keep their bytes' origins.
+ * template/strops.c - the methods of Python's str, and the string operations that filters share
+ * with them. Offsets and counts are in code points where Python's are; results keep their bytes'
+ * origins.
  */
 #include "base/utf8.h"
 #include "template/value.h"
@@ -276,8 +277,8 @@ static bool partition(struct rctx *c, const struct jstr *s, struct val v, bool r
         return false;
     if (sep->n == 0)
         return rt_fail(c, T9_STATUS_INVALID, "partition with an empty separator");
-    size_t at = right ? find_last(s, jstr_view(sep), s->n)
-                      : str_find(jstr_view(s), jstr_view(sep), 0);
+    size_t at =
+        right ? find_last(s, jstr_view(sep), s->n) : str_find(jstr_view(s), jstr_view(sep), 0);
     return three(c, s, at, sep->n, at != (size_t)-1, right, out);
 }
 
@@ -363,8 +364,7 @@ static bool find(struct rctx *c, struct val self, struct cargs *a, bool right, b
     const struct jstr *needle;
     size_t from, to, at = (size_t)-1;
     bool inside;
-    if (!want_str(c, a->pos[0], &needle) ||
-        !sub_range(c, self.s, &a->pos[1], &from, &to, &inside))
+    if (!want_str(c, a->pos[0], &needle) || !sub_range(c, self.s, &a->pos[1], &from, &to, &inside))
         return false;
     if (inside && right) {
         if (!charge_find_last(c, self.s, needle))
@@ -433,8 +433,7 @@ bool str_replace(struct rctx *c, const struct jstr *s, const struct jstr *old,
         for (; count != 0 && from <= s->n; count--) {
             uint32_t cp;
             size_t k = from < s->n ? uni_decode(s->p + from, s->n - from, &cp) : 0;
-            if (!rt_charge(c, 1) || !sb_put_jstr(&b, with) ||
-                !sb_put_slice(&b, s, from, from + k))
+            if (!rt_charge(c, 1) || !sb_put_jstr(&b, with) || !sb_put_slice(&b, s, from, from + k))
                 return false;
             if (from == s->n)
                 return sb_finish(&b, out);
@@ -530,8 +529,7 @@ static enum uni_case case_for(enum case_rule rule, enum uni_case to, uint32_t cp
 {
     enum uni_case r = to;
     switch (rule) {
-    case CASE_ALL:
-        break;
+    case CASE_ALL: break;
     case CASE_FIRST:
         r = *start ? UNI_TITLE : UNI_LOWER;
         *start = false;
@@ -540,9 +538,7 @@ static enum uni_case case_for(enum case_rule rule, enum uni_case to, uint32_t cp
         r = *start ? UNI_TITLE : UNI_LOWER;
         *start = !uni_is_cased(cp);
         break;
-    case CASE_SWAP:
-        r = uni_is_upper(cp) ? UNI_LOWER : UNI_UPPER;
-        break;
+    case CASE_SWAP: r = uni_is_upper(cp) ? UNI_LOWER : UNI_UPPER; break;
     case CASE_JINJA_TITLE:
         r = *start ? UNI_UPPER : UNI_LOWER;
         *start = uni_is_space(cp) || cp == '-' || cp == '(' || cp == '{' || cp == '[' || cp == '<';
@@ -725,8 +721,8 @@ static bool put_fill(struct sb *b, const struct jstr *fill, int64_t n)
 }
 
 /* side: 1 text at the left, 2 at the right, 3 in the middle. */
-bool str_pad(struct rctx *c, const struct jstr *s, int64_t width, int side,
-             const struct jstr *fill, struct val *out)
+bool str_pad(struct rctx *c, const struct jstr *s, int64_t width, int side, const struct jstr *fill,
+             struct val *out)
 {
     struct sb b;
     int64_t n = (int64_t)jstr_n_cp(s), pad = width > n ? width - n : 0;
@@ -770,8 +766,7 @@ static bool m_zfill(struct rctx *c, struct val self, struct cargs *a, struct val
     int64_t n = (int64_t)jstr_n_cp(s);
     size_t sign = s->n && (s->p[0] == '-' || s->p[0] == '+') ? 1 : 0;
     sb_init(c, &b, c->limits.max_memory_bytes);
-    if (!sb_put_slice(&b, s, 0, sign) ||
-        (width > n && !rt_charge(c, (uint64_t)(width - n) / 4)))
+    if (!sb_put_slice(&b, s, 0, sign) || (width > n && !rt_charge(c, (uint64_t)(width - n) / 4)))
         return false;
     for (int64_t i = n; i < width; i++)
         if (!sb_put(&b, "0", 1, JINJA_ORIGIN_TEMPLATE))
@@ -793,52 +788,51 @@ static bool m_unsupported(struct rctx *c, struct val self, struct cargs *a, stru
     return rt_fail(c, T9_STATUS_UNSUPPORTED, "this string method is not supported");
 }
 
-const struct fn str_methods[] = {
-    {"strip", "chars", m_strip},
-    {"lstrip", "chars", m_lstrip},
-    {"rstrip", "chars", m_rstrip},
-    {"split", "sep maxsplit", m_split},
-    {"rsplit", "sep maxsplit", m_rsplit},
-    {"splitlines", "keepends", m_splitlines},
-    {"partition", "!sep", m_partition},
-    {"rpartition", "!sep", m_rpartition},
-    {"startswith", "!prefix start end", m_startswith},
-    {"endswith", "!suffix start end", m_endswith},
-    {"find", "!sub start end", m_find},
-    {"rfind", "!sub start end", m_rfind},
-    {"index", "!sub start end", m_index},
-    {"rindex", "!sub start end", m_rindex},
-    {"count", "!sub start end", m_count},
-    {"replace", "!old !new count", m_replace},
-    {"removeprefix", "!prefix", m_removeprefix},
-    {"removesuffix", "!suffix", m_removesuffix},
-    {"upper", "", m_upper},
-    {"lower", "", m_lower},
-    {"title", "", m_title},
-    {"capitalize", "", m_capitalize},
-    {"swapcase", "", m_swapcase},
-    {"isalpha", "", m_isalpha},
-    {"isdigit", "", m_isdigit},
-    {"isdecimal", "", m_isdecimal},
-    {"isnumeric", "", m_isnumeric},
-    {"isalnum", "", m_isalnum},
-    {"isspace", "", m_isspace},
-    {"isupper", "", m_isupper},
-    {"islower", "", m_islower},
-    {"isascii", "", m_isascii},
-    {"join", "!iterable", m_join},
-    {"ljust", "!width fillchar", m_ljust},
-    {"rjust", "!width fillchar", m_rjust},
-    {"center", "!width fillchar", m_center},
-    {"zfill", "!width", m_zfill},
-    {"format", NULL, m_format},
-    {"casefold", NULL, m_unsupported},
-    {"encode", NULL, m_unsupported},
-    {"expandtabs", NULL, m_unsupported},
-    {"format_map", NULL, m_unsupported},
-    {"isidentifier", NULL, m_unsupported},
-    {"isprintable", NULL, m_unsupported},
-    {"istitle", NULL, m_unsupported},
-    {"maketrans", NULL, m_unsupported},
-    {"translate", NULL, m_unsupported},
-    {NULL, NULL, NULL}};
+const struct fn str_methods[] = {{"strip", "chars", m_strip},
+                                 {"lstrip", "chars", m_lstrip},
+                                 {"rstrip", "chars", m_rstrip},
+                                 {"split", "sep maxsplit", m_split},
+                                 {"rsplit", "sep maxsplit", m_rsplit},
+                                 {"splitlines", "keepends", m_splitlines},
+                                 {"partition", "!sep", m_partition},
+                                 {"rpartition", "!sep", m_rpartition},
+                                 {"startswith", "!prefix start end", m_startswith},
+                                 {"endswith", "!suffix start end", m_endswith},
+                                 {"find", "!sub start end", m_find},
+                                 {"rfind", "!sub start end", m_rfind},
+                                 {"index", "!sub start end", m_index},
+                                 {"rindex", "!sub start end", m_rindex},
+                                 {"count", "!sub start end", m_count},
+                                 {"replace", "!old !new count", m_replace},
+                                 {"removeprefix", "!prefix", m_removeprefix},
+                                 {"removesuffix", "!suffix", m_removesuffix},
+                                 {"upper", "", m_upper},
+                                 {"lower", "", m_lower},
+                                 {"title", "", m_title},
+                                 {"capitalize", "", m_capitalize},
+                                 {"swapcase", "", m_swapcase},
+                                 {"isalpha", "", m_isalpha},
+                                 {"isdigit", "", m_isdigit},
+                                 {"isdecimal", "", m_isdecimal},
+                                 {"isnumeric", "", m_isnumeric},
+                                 {"isalnum", "", m_isalnum},
+                                 {"isspace", "", m_isspace},
+                                 {"isupper", "", m_isupper},
+                                 {"islower", "", m_islower},
+                                 {"isascii", "", m_isascii},
+                                 {"join", "!iterable", m_join},
+                                 {"ljust", "!width fillchar", m_ljust},
+                                 {"rjust", "!width fillchar", m_rjust},
+                                 {"center", "!width fillchar", m_center},
+                                 {"zfill", "!width", m_zfill},
+                                 {"format", NULL, m_format},
+                                 {"casefold", NULL, m_unsupported},
+                                 {"encode", NULL, m_unsupported},
+                                 {"expandtabs", NULL, m_unsupported},
+                                 {"format_map", NULL, m_unsupported},
+                                 {"isidentifier", NULL, m_unsupported},
+                                 {"isprintable", NULL, m_unsupported},
+                                 {"istitle", NULL, m_unsupported},
+                                 {"maketrans", NULL, m_unsupported},
+                                 {"translate", NULL, m_unsupported},
+                                 {NULL, NULL, NULL}};

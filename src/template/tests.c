@@ -192,8 +192,7 @@ const struct fn test_table[] = {{"odd", "", t_odd},
                                 {"le", "!other", t_le},
                                 {NULL, NULL, NULL}};
 
-bool test_by_name(struct rctx *c, const struct jstr *name, struct val v, struct cargs *a,
-                  bool *out)
+bool test_by_name(struct rctx *c, const struct jstr *name, struct val v, struct cargs *a, bool *out)
 {
     struct val r;
     const struct fn *fn = fn_find(test_table, jstr_view(name));

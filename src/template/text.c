@@ -95,18 +95,11 @@ static bool put_scalar(struct sb *b, struct val v, uint8_t origin)
 {
     char tmp[40];
     switch (v.kind) {
-    case V_NONE:
-        return put_z(b, "None", origin);
-    case V_BOOL:
-        return put_z(b, v.b ? "True" : "False", origin);
-    case V_INT:
-        snprintf(tmp, sizeof tmp, "%" PRId64, v.i);
-        return put_z(b, tmp, origin);
-    case V_UINT:
-        snprintf(tmp, sizeof tmp, "%" PRIu64, v.u);
-        return put_z(b, tmp, origin);
-    default:
-        return sb_put(b, tmp, text_float(v.f, tmp), origin);
+    case V_NONE: return put_z(b, "None", origin);
+    case V_BOOL: return put_z(b, v.b ? "True" : "False", origin);
+    case V_INT: snprintf(tmp, sizeof tmp, "%" PRId64, v.i); return put_z(b, tmp, origin);
+    case V_UINT: snprintf(tmp, sizeof tmp, "%" PRIu64, v.u); return put_z(b, tmp, origin);
+    default: return sb_put(b, tmp, text_float(v.f, tmp), origin);
     }
 }
 
@@ -201,16 +194,11 @@ static bool repr_nested(struct sb *b, struct val v)
         if (v.kind == V_LIST)
             return repr_items(b, &s, "[", "]");
         return repr_items(b, &s, "(", s.n == 1 ? ",)" : ")");
-    case V_MAP:
-        return repr_map(b, v.map);
-    case V_NS:
-        return put_z(b, "<Namespace ", PUNCT) && repr_map(b, v.map) && put_z(b, ">", PUNCT);
-    case V_VIEW:
-        return val_seq(b->c, v, &s) && repr_items(b, &s, views[v.sub], "])");
-    case V_RANGE:
-        return repr_range(b, v.range);
-    case V_UNDEF:
-        return put_z(b, "Undefined", PUNCT);
+    case V_MAP: return repr_map(b, v.map);
+    case V_NS: return put_z(b, "<Namespace ", PUNCT) && repr_map(b, v.map) && put_z(b, ">", PUNCT);
+    case V_VIEW: return val_seq(b->c, v, &s) && repr_items(b, &s, views[v.sub], "])");
+    case V_RANGE: return repr_range(b, v.range);
+    case V_UNDEF: return put_z(b, "Undefined", PUNCT);
     default:
         /* an object without a printed form: Python shows its address */
         return put_z(b, "<", PUNCT) && put_z(b, val_type_name(v), PUNCT) && put_z(b, ">", PUNCT);

@@ -1,6 +1,6 @@
 /*
- * template/unicode.c - the character properties that Python's str methods use, from utf8proc, with a
- * table of the case mappings to several characters, which utf8proc doesn't have.
+ * template/unicode.c - the character properties that Python's str methods use, from utf8proc, with
+ * a table of the case mappings to several characters, which utf8proc doesn't have.
  */
 #include "base/utf8.h"
 #include "template/value.h"
@@ -51,12 +51,9 @@ bool uni_printable(uint32_t cp)
     case UTF8PROC_CATEGORY_CS:
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_ZL:
-    case UTF8PROC_CATEGORY_ZP:
-        return false;
-    case UTF8PROC_CATEGORY_ZS:
-        return cp == ' ';
-    default:
-        return true;
+    case UTF8PROC_CATEGORY_ZP: return false;
+    case UTF8PROC_CATEGORY_ZS: return cp == ' ';
+    default: return true;
     }
 }
 
@@ -64,7 +61,7 @@ bool uni_printable(uint32_t cp)
 static const struct special_case {
     uint32_t cp, upper[3], title[3];
 } special_cases[] = {
-/* clang-format off */
+    /* clang-format off */
     {0xdf, {0x53, 0x53, 0}, {0x53, 0x73, 0}},
     {0x149, {0x2bc, 0x4e, 0}, {0x2bc, 0x4e, 0}},
     {0x1f0, {0x4a, 0x30c, 0}, {0x4a, 0x30c, 0}},
@@ -167,7 +164,7 @@ static const struct special_case {
     {0xfb15, {0x544, 0x53b, 0}, {0x544, 0x56b, 0}},
     {0xfb16, {0x54e, 0x546, 0}, {0x54e, 0x576, 0}},
     {0xfb17, {0x544, 0x53d, 0}, {0x544, 0x56d, 0}},
-/* clang-format on */
+    /* clang-format on */
 };
 
 static const struct special_case *special_find(uint32_t cp)

@@ -1,6 +1,6 @@
 /*
- * template/value.c - what Python's object model does to values: truth, equality, order, containment,
- * length, iteration, dictionaries, and the take-over of the JSON arguments.
+ * template/value.c - what Python's object model does to values: truth, equality, order,
+ * containment, length, iteration, dictionaries, and the take-over of the JSON arguments.
  *
  * Walks over nested values go through rt_enter, so the C stack is bounded.
  */
@@ -28,14 +28,10 @@ bool val_as_i64(struct val v, int64_t *out)
 double val_as_f64(struct val v)
 {
     switch (v.kind) {
-    case V_BOOL:
-        return v.b;
-    case V_INT:
-        return (double)v.i;
-    case V_UINT:
-        return (double)v.u;
-    default:
-        return v.f;
+    case V_BOOL: return v.b;
+    case V_INT: return (double)v.i;
+    case V_UINT: return (double)v.u;
+    default: return v.f;
     }
 }
 
@@ -44,26 +40,17 @@ bool val_truth(struct val v)
     switch (v.kind) {
     case V_MISSING:
     case V_UNDEF:
-    case V_NONE:
-        return false;
-    case V_BOOL:
-        return v.b;
-    case V_INT:
-        return v.i != 0;
-    case V_FLOAT:
-        return v.f != 0;
-    case V_STR:
-        return v.s->n != 0;
+    case V_NONE: return false;
+    case V_BOOL: return v.b;
+    case V_INT: return v.i != 0;
+    case V_FLOAT: return v.f != 0;
+    case V_STR: return v.s->n != 0;
     case V_LIST:
-    case V_TUPLE:
-        return v.list->n != 0;
+    case V_TUPLE: return v.list->n != 0;
     case V_MAP:
-    case V_VIEW:
-        return v.map->n != 0;
-    case V_RANGE:
-        return v.range->n != 0;
-    default:
-        return true;
+    case V_VIEW: return v.map->n != 0;
+    case V_RANGE: return v.range->n != 0;
+    default: return true;
     }
 }
 
@@ -122,9 +109,7 @@ bool val_eq(struct rctx *c, struct val a, struct val b, bool *out)
     bool ok = true;
     switch (a.kind) {
     case V_UNDEF:
-    case V_NONE:
-        *out = true;
-        return true;
+    case V_NONE: *out = true; return true;
     case V_STR:
         *out = str_eq(jstr_view(a.s), jstr_view(b.s));
         return rt_charge(c, a.s->n == b.s->n ? a.s->n / 64 : 0);
@@ -146,9 +131,7 @@ bool val_eq(struct rctx *c, struct val a, struct val b, bool *out)
                (a.range->n == 0 || (a.range->start == b.range->start &&
                                     (a.range->n == 1 || a.range->step == b.range->step)));
         return true;
-    default:
-        *out = a.map == b.map && a.sub == b.sub;
-        return true;
+    default: *out = a.map == b.map && a.sub == b.sub; return true;
     }
 }
 
@@ -211,21 +194,19 @@ bool val_contains(struct rctx *c, struct val container, struct val item, bool *o
                            val_type_name(item));
         *out = str_find(jstr_view(container.s), jstr_view(item.s), 0) != (size_t)-1;
         return rt_charge(c, container.s->n / 64);
-    case V_MAP:
-        return map_get(c, container.map, item, &ignored, out);
+    case V_MAP: return map_get(c, container.map, item, &ignored, out);
     case V_VIEW:
         if (container.sub == VIEW_KEYS)
             return map_get(c, container.map, item, &ignored, out);
         return seq_contains(c, container, item, out);
     case V_RANGE:
         if (val_is_number(item)) {
-            double f = val_as_f64(item), k = (f - (double)container.range->start) /
-                                             (double)container.range->step;
+            double f = val_as_f64(item),
+                   k = (f - (double)container.range->start) / (double)container.range->step;
             *out = k >= 0 && k < (double)container.range->n && k == floor(k);
         }
         return true;
-    default:
-        return seq_contains(c, container, item, out);
+    default: return seq_contains(c, container, item, out);
     }
 }
 
@@ -241,21 +222,12 @@ bool val_len(struct rctx *c, struct val v, size_t *out)
         *out = jstr_n_cp(v.s);
         return rt_charge(c, v.s->n_cp == NCP_UNKNOWN ? v.s->n / 64 : 0);
     case V_LIST:
-    case V_TUPLE:
-        *out = v.list->n;
-        return true;
+    case V_TUPLE: *out = v.list->n; return true;
     case V_MAP:
-    case V_VIEW:
-        *out = v.map->n;
-        return true;
-    case V_RANGE:
-        *out = v.range->n;
-        return true;
-    case V_LOOP:
-        *out = v.loop->seq->n;
-        return true;
-    default:
-        return rt_fail(c, T9_STATUS_INVALID, "%s has no length", val_type_name(v));
+    case V_VIEW: *out = v.map->n; return true;
+    case V_RANGE: *out = v.range->n; return true;
+    case V_LOOP: *out = v.loop->seq->n; return true;
+    default: return rt_fail(c, T9_STATUS_INVALID, "%s has no length", val_type_name(v));
     }
 }
 
@@ -338,19 +310,12 @@ bool val_seq(struct rctx *c, struct val v, struct seq *out)
 {
     *out = (struct seq){0};
     switch (v.kind) {
-    case V_UNDEF:
-        return v.sub != UNDEF_UNSAFE || op_undefined(c, v);
-    case V_STR:
-        return str_seq(c, v.s, out);
+    case V_UNDEF: return v.sub != UNDEF_UNSAFE || op_undefined(c, v);
+    case V_STR: return str_seq(c, v.s, out);
     case V_LIST:
-    case V_TUPLE:
-        *out = (struct seq){.items = v.list->items, .n = v.list->n};
-        return true;
-    case V_MAP:
-        *out = (struct seq){.items = v.map->keys, .n = v.map->n};
-        return true;
-    case V_VIEW:
-        return view_seq(c, v, out);
+    case V_TUPLE: *out = (struct seq){.items = v.list->items, .n = v.list->n}; return true;
+    case V_MAP: *out = (struct seq){.items = v.map->keys, .n = v.map->n}; return true;
+    case V_VIEW: return view_seq(c, v, out);
     case V_RANGE:
         *out = (struct seq){.n = v.range->n, .start = v.range->start, .step = v.range->step};
         return true;
@@ -359,8 +324,7 @@ bool val_seq(struct rctx *c, struct val v, struct seq *out)
                             .n = v.gen->items.n - v.gen->pos};
         v.gen->pos = v.gen->items.n;
         return true;
-    default:
-        return rt_fail(c, T9_STATUS_INVALID, "%s is not iterable", val_type_name(v));
+    default: return rt_fail(c, T9_STATUS_INVALID, "%s is not iterable", val_type_name(v));
     }
 }
 
@@ -407,7 +371,8 @@ struct map *map_new(struct rctx *c)
     return m;
 }
 
-/* Index of the key in the map, or n. *slot: where it is or belongs in the table, when there is one. */
+/* Index of the key in the map, or n. *slot: where it is or belongs in the table, when there is one.
+ */
 static bool map_find(struct rctx *c, const struct map *m, struct val key, size_t *idx, size_t *slot)
 {
     bool same = false;
@@ -557,12 +522,8 @@ bool val_from_json(struct rctx *c, yyjson_val *v, struct val *out)
 {
     bool ok = true;
     switch (yyjson_get_type(v)) {
-    case YYJSON_TYPE_NULL:
-        *out = val_none();
-        return true;
-    case YYJSON_TYPE_BOOL:
-        *out = val_bool(yyjson_get_bool(v));
-        return true;
+    case YYJSON_TYPE_NULL: *out = val_none(); return true;
+    case YYJSON_TYPE_BOOL: *out = val_bool(yyjson_get_bool(v)); return true;
     case YYJSON_TYPE_NUM:
         if (yyjson_is_real(v))
             *out = val_float(yyjson_get_real(v));
@@ -571,10 +532,8 @@ bool val_from_json(struct rctx *c, yyjson_val *v, struct val *out)
         else
             *out = val_int(yyjson_is_uint(v) ? (int64_t)yyjson_get_uint(v) : yyjson_get_sint(v));
         return true;
-    case YYJSON_TYPE_STR:
-        return json_string(c, v, out);
-    default:
-        break;
+    case YYJSON_TYPE_STR: return json_string(c, v, out);
+    default: break;
     }
     if (!rt_enter(c))
         return false;

@@ -374,7 +374,8 @@ extern const struct fn filter_table[];  /* filters.c; filter's value is `self` *
 extern const struct fn filter_table2[]; /* filters_seq.c */
 extern const struct fn test_table[];    /* tests.c */
 extern const struct fn global_table[];  /* globals.c */
-extern const struct fn map_methods[], list_methods[], loop_methods[], cycler_methods[]; /* globals.c */
+extern const struct fn map_methods[], list_methods[], loop_methods[],
+    cycler_methods[]; /* globals.c */
 const struct fn *fn_find(const struct fn *table, str name);
 const struct fn *filter_find(str name);
 bool filter_by_name(struct rctx *c, const struct jstr *name, struct val v, struct cargs *a,

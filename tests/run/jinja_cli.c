@@ -2,8 +2,8 @@
  * run/jinja_cli.c - renders a chat template for the differential tests.
  *
  *   jinja_cli TEMPLATE.jinja ARGS.json        text to stdout; 1 and a message on stderr on an error
- *   jinja_cli --batch < REQUESTS              one JSON array per line [template, {arguments}], answered
- *                                             by one JSON line: {"text": ..} or {"error": ..}
+ *   jinja_cli --batch < REQUESTS              one JSON array per line [template, {arguments}],
+ * answered by one JSON line: {"text": ..} or {"error": ..}
  *
  * The clock is the fixtures': 2026-11-29 09:05:07.
  */
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define INPUT_MAX ((size_t)64 << 20)
+#define INPUT_MAX  ((size_t)64 << 20)
 #define NOW_UNIX_S 1795943107
 
 static t9_status render(str source, yyjson_val *kwargs, struct jinja_output *out,

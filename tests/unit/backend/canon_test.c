@@ -153,7 +153,7 @@ static void rnd_rows(uint32_t dtype, uint8_t *p, size_t n_bytes)
         case DTYPE_Q4_1:
         case DTYPE_Q5_1:
         case DTYPE_Q4_K:
-        case DTYPE_Q5_K: memcpy(p + i + 2, &d, 2); /* fall through */
+        case DTYPE_Q5_K: memcpy(p + i + 2, &d, 2); __attribute__((fallthrough));
         default: memcpy(p + i, &d, 2); break;
         }
     }
@@ -288,7 +288,7 @@ static void attention_check(struct be *be, int32_t n_keys, int32_t window)
     assert_int_equal(cx.status, T9_STATUS_OK);
     for (int h = 0; h < HEADS; h++) {
         int32_t first = window && n_keys > window ? n_keys - window : 0;
-        double max = -INFINITY, sum = 0, o[D] = {0};
+        double max = -HUGE_VAL, sum = 0, o[D] = {0};
         for (int pass = 0; pass < 2; pass++) {
             for (int32_t j = first; j < n_keys; j++) {
                 double s = 0;

@@ -18,7 +18,7 @@ static void test_refusals(void **state)
     static const char *const bad[] = {
         "",          "{",    "[1,]",     "{\"a\":1,}", "1 2", "// c\n1",
         "NaN",       "\x01", "\"\x80\"", "\"\n\"",     "01",  "\"\\ud800\"",
-        "{\"a\" 1}", "'a'",  "[1]]",     "nul",        "+1",  "\xEF\xBB\xBF" "1",
+        "{\"a\" 1}", "'a'",  "[1]]",     "nul",        "+1",  "\357\273\2771",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         yyjson_doc *doc;
