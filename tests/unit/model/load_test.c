@@ -1,0 +1,455 @@
+/*
+ * What model_load takes and what it refuses: each case changes one thing of a small file that
+ * loads, and names the words that the message must have.
+ */
+#include "lib/gguf_writer.h"
+#include "lib/t9test.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+#include "model/model_impl.h"
+
+#include <math.h>
+
+enum { EMBD = 8, HEADS = 2, KV_HEADS = 1, HEAD = 4, FF = 16, VOCAB = 10, LAYERS = 2 };
+
+/* One deviation from the valid file. */
+struct change {
+    const char *arch;        /* NULL = llama */
+    const char *without_key; /* suffix */
+    const char *without;     /* tensor */
+    const char *reshaped;    /* tensor that gets one value more in its rows */
+    const char *extra;       /* tensor [8] that is added */
+    const char *u32_key, *f32_key, *str_key, *bool_key; /* suffix of a key that is set */
+    uint32_t u32;
+    float f32;
+    const char *str;
+    bool bool_value;
+    uint32_t ff_array[LAYERS]; /* feed_forward_length per layer */
+};
+
+static void key_of(char out[128], const struct change *c, const char *suffix)
+{
+    snprintf(out, 128, "%s.%s", c->arch ? c->arch : "llama", suffix);
+}
+
+static void put_u32(struct gguf_writer *w, const struct change *c, const char *suffix, uint32_t v)
+{
+    char key[128];
+    key_of(key, c, suffix);
+    if (c->u32_key && strcmp(c->u32_key, suffix) == 0)
+        return;
+    if (!c->without_key || strcmp(c->without_key, suffix) != 0)
+        gw_u32(w, key, v);
+}
+
+static void put_keys(struct gguf_writer *w, const struct change *c)
+{
+    char key[128];
+    gw_str(w, "general.architecture", str_from(c->arch ? c->arch : "llama"));
+    gw_str(w, "general.name", STR("tiny"));
+    put_u32(w, c, "block_count", LAYERS);
+    put_u32(w, c, "context_length", 4096);
+    put_u32(w, c, "embedding_length", EMBD);
+    put_u32(w, c, "attention.head_count", HEADS);
+    put_u32(w, c, "attention.head_count_kv", KV_HEADS);
+    key_of(key, c, "feed_forward_length");
+    if (c->ff_array[0])
+        gw_arr(w, key, GGUF_TYPE_U32, c->ff_array, LAYERS);
+    else
+        put_u32(w, c, "feed_forward_length", FF);
+    key_of(key, c, "attention.layer_norm_rms_epsilon");
+    if (!c->f32_key || strcmp(c->f32_key, "attention.layer_norm_rms_epsilon") != 0)
+        gw_f32(w, key, 1e-5f);
+    if (c->u32_key) {
+        key_of(key, c, c->u32_key);
+        gw_u32(w, key, c->u32);
+    }
+    if (c->f32_key) {
+        key_of(key, c, c->f32_key);
+        gw_f32(w, key, c->f32);
+    }
+    if (c->str_key) {
+        key_of(key, c, c->str_key);
+        gw_str(w, key, str_from(c->str));
+    }
+    if (c->bool_key) {
+        key_of(key, c, c->bool_key);
+        gw_bool(w, key, c->bool_value);
+    }
+}
+
+static void put_tensor(struct gguf_writer *w, const struct change *c, const char *name,
+                       uint64_t n_in, uint64_t n_out)
+{
+    static float data[64 * 64];
+    uint64_t ne[2] = {n_in, n_out};
+    if (c->without && strcmp(c->without, name) == 0)
+        return;
+    if (c->reshaped && strcmp(c->reshaped, name) == 0)
+        ne[0]++;
+    for (size_t i = 0; i < T9_COUNT(data); i++)
+        data[i] = 0.5f;
+    gw_tensor(w, name, DTYPE_F32, n_out == 0 ? 1 : 2, ne, data,
+              ne[0] * (n_out == 0 ? 1 : n_out) * sizeof(float));
+}
+
+static void put_block(struct gguf_writer *w, const struct change *c, int il)
+{
+    const char *arch = c->arch ? c->arch : "llama";
+    const struct {
+        const char *name;
+        uint64_t n_in, n_out;
+        const char *arch; /* only there; NULL = all */
+    } tensors[] = {
+        {"attn_norm.weight", EMBD, 0, NULL},
+        {"attn_q.weight", EMBD, HEADS * HEAD, NULL},
+        {"attn_k.weight", EMBD, KV_HEADS * HEAD, NULL},
+        {"attn_v.weight", EMBD, KV_HEADS * HEAD, NULL},
+        {"attn_output.weight", HEADS * HEAD, EMBD, NULL},
+        {"ffn_norm.weight", EMBD, 0, NULL},
+        {"ffn_gate.weight", EMBD, c->ff_array[0] ? c->ff_array[il] : FF, NULL},
+        {"ffn_up.weight", EMBD, c->ff_array[0] ? c->ff_array[il] : FF, NULL},
+        {"ffn_down.weight", c->ff_array[0] ? c->ff_array[il] : FF, EMBD, NULL},
+        {"attn_q.bias", HEADS * HEAD, 0, "qwen2"},
+        {"attn_k.bias", KV_HEADS * HEAD, 0, "qwen2"},
+        {"attn_v.bias", KV_HEADS * HEAD, 0, "qwen2"},
+        {"attn_q_norm.weight", HEAD, 0, "qwen3"},
+        {"attn_k_norm.weight", HEAD, 0, "qwen3"},
+    };
+    for (size_t i = 0; i < T9_COUNT(tensors); i++) {
+        char name[64];
+        snprintf(name, sizeof(name), "blk.%d.%s", il, tensors[i].name);
+        if (!tensors[i].arch || strcmp(tensors[i].arch, arch) == 0)
+            put_tensor(w, c, name, tensors[i].n_in, tensors[i].n_out);
+    }
+}
+
+/* Writes the file, loads it on ref, and gives the status; *m is NULL unless it is OK. */
+struct loaded {
+    struct gguf *g;
+    struct be *be;
+    struct model *m;
+    struct t9_err err;
+};
+
+static t9_status load_changed(struct loaded *l, const struct change *c,
+                              const struct model_load_params *params)
+{
+    char dir[64], path[128];
+    struct gguf_writer w;
+    struct be_params bp = {.max_rows = 8};
+    memset(l, 0, sizeof(*l));
+    test_tmpdir(dir);
+    snprintf(path, sizeof(path), "%s/model.gguf", dir);
+    gw_init(&w);
+    put_keys(&w, c);
+    put_tensor(&w, c, "token_embd.weight", EMBD, VOCAB);
+    put_tensor(&w, c, "output_norm.weight", EMBD, 0);
+    for (int il = 0; il < LAYERS; il++)
+        put_block(&w, c, il);
+    if (c->extra)
+        put_tensor(&w, c, c->extra, EMBD, 0);
+    assert_int_equal(gw_write(&w, path, &l->err), T9_STATUS_OK);
+    gw_deinit(&w);
+    if (gguf_open(&l->g, path, &l->err) != T9_STATUS_OK)
+        fail_msg("%s", l->err.msg);
+    assert_int_equal(be_new(&l->be, "ref", &bp, &l->err), T9_STATUS_OK);
+    t9_status st = model_load(&l->m, l->g, l->be, params, &l->err);
+    (void)unlink(path);
+    (void)rmdir(dir);
+    return st;
+}
+
+static void loaded_free(struct loaded *l)
+{
+    model_free(l->m);
+    be_free(l->be);
+    gguf_close(l->g);
+}
+
+static void expect_refusal(struct change c, t9_status status, const char *part)
+{
+    struct loaded l;
+    t9_status st = load_changed(&l, &c, NULL);
+    if (st != status || l.err.code != status || !strstr(l.err.msg, part) ||
+        strncmp(l.err.msg, "model.gguf: ", 12) != 0 || strstr(l.err.msg + 12, "model.gguf"))
+        fail_msg("%s \"%s\", wanted %s \"model.gguf: ... %s\"", t9_status_name(st), l.err.msg,
+                 t9_status_name(status), part);
+    assert_null(l.m);
+    loaded_free(&l);
+}
+
+static void expect_ok(struct change c, struct loaded *l)
+{
+    if (load_changed(l, &c, NULL) != T9_STATUS_OK)
+        fail_msg("%s", l->err.msg);
+}
+
+static void test_info(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct kv_geom g;
+    struct t9_err err;
+    expect_ok((struct change){0}, &l);
+    const struct model_info *i = model_info(l.m);
+    assert_string_equal(i->arch, "llama");
+    assert_true(str_eqz(i->name, "tiny"));
+    assert_int_equal(i->n_layers, LAYERS);
+    assert_int_equal(i->n_embd, EMBD);
+    assert_int_equal(i->n_vocab, VOCAB);
+    assert_int_equal(i->n_head, HEADS);
+    assert_int_equal(i->n_head_kv, KV_HEADS);
+    assert_int_equal(i->head_dim, HEAD);
+    assert_int_equal(i->n_ff, FF);
+    assert_int_equal(i->context_length, 4096);
+    uint64_t block =
+        2 * EMBD + 2 * EMBD * HEADS * HEAD + 2 * EMBD * KV_HEADS * HEAD + 3 * EMBD * FF;
+    assert_int_equal(i->n_params, VOCAB * EMBD + EMBD + LAYERS * block);
+    assert_int_equal(i->weight_bytes, i->n_params * sizeof(float));
+    assert_ptr_equal(l.m->output, l.m->token_embd); /* tied */
+    assert_int_equal(model_kv_geom(l.m, KV_TYPE_F16, &g, &err), T9_STATUS_OK);
+    assert_int_equal(g.n_layers, LAYERS);
+    loaded_free(&l);
+}
+
+static void test_architectures(void **state)
+{
+    (void)state;
+    struct loaded l;
+    expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
+                   "architecture 'foo' is not supported; known: llama, qwen2, qwen3");
+    expect_ok((struct change){.arch = "qwen2"}, &l);
+    assert_non_null(l.m->layers[0].q->bias);
+    assert_null(l.m->layers[0].o->bias);
+    assert_true(l.m->hp.rope.neox);
+    loaded_free(&l);
+    expect_ok((struct change){.arch = "qwen3"}, &l);
+    assert_non_null(l.m->layers[1].q_norm);
+    loaded_free(&l);
+}
+
+static void test_tensors(void **state)
+{
+    (void)state;
+    struct loaded l;
+    expect_refusal((struct change){.without = "blk.1.ffn_up.weight"}, T9_STATUS_CORRUPT,
+                   "tensor blk.1.ffn_up.weight is missing");
+    expect_refusal((struct change){.without = "token_embd.weight"}, T9_STATUS_CORRUPT,
+                   "tensor token_embd.weight is missing");
+    expect_refusal((struct change){.arch = "qwen2", .without = "blk.0.attn_k.bias"},
+                   T9_STATUS_CORRUPT, "tensor blk.0.attn_k.bias is missing");
+    expect_refusal((struct change){.arch = "qwen3", .without = "blk.0.attn_q_norm.weight"},
+                   T9_STATUS_CORRUPT, "tensor blk.0.attn_q_norm.weight is missing");
+    expect_refusal((struct change){.reshaped = "blk.0.attn_q.weight"}, T9_STATUS_CORRUPT,
+                   "blk.0.attn_q.weight is [9, 8], [8, 8] is expected");
+    expect_refusal((struct change){.reshaped = "output_norm.weight"}, T9_STATUS_CORRUPT,
+                   "output_norm.weight is [9], [8] is expected");
+    expect_refusal((struct change){.extra = "blk.0.attn_q.scale"}, T9_STATUS_UNSUPPORTED,
+                   "tensor blk.0.attn_q.scale is not one");
+    expect_refusal((struct change){.arch = "qwen3", .extra = "blk.0.attn_q.bias"},
+                   T9_STATUS_UNSUPPORTED, "tensor blk.0.attn_q.bias is not one");
+    expect_refusal((struct change){.extra = "blk.2.attn_norm.weight"}, T9_STATUS_UNSUPPORTED,
+                   "blk.2.attn_norm.weight");
+    /* Optional and known but unused ones load. */
+    expect_ok((struct change){.extra = "blk.0.attn_q.bias"}, &l);
+    assert_non_null(l.m->layers[0].q->bias);
+    loaded_free(&l);
+    expect_ok((struct change){.extra = "blk.0.attn_rot_embd.weight"}, &l);
+    loaded_free(&l);
+}
+
+static void test_keys(void **state)
+{
+    (void)state;
+    struct loaded l;
+    static const char *const required[] = {"block_count", "context_length", "embedding_length",
+                                           "feed_forward_length", "attention.head_count"};
+    for (size_t i = 0; i < T9_COUNT(required); i++)
+        expect_refusal((struct change){.without_key = required[i]}, T9_STATUS_CORRUPT, required[i]);
+    static const char *const foreign[] = {"expert_count", "nextn_predict_layers"};
+    for (size_t i = 0; i < T9_COUNT(foreign); i++)
+        expect_refusal((struct change){.u32_key = foreign[i], .u32 = 8}, T9_STATUS_UNSUPPORTED,
+                       foreign[i]);
+    expect_refusal((struct change){.f32_key = "final_logit_softcapping", .f32 = 30},
+                   T9_STATUS_UNSUPPORTED, "final_logit_softcapping = 30");
+    expect_refusal((struct change){.bool_key = "attention.causal"}, T9_STATUS_UNSUPPORTED,
+                   "attention.causal = false");
+    expect_refusal((struct change){.u32_key = "attention.value_length", .u32 = 2},
+                   T9_STATUS_UNSUPPORTED, "attention.value_length = 2 differs");
+    expect_refusal((struct change){.str_key = "rope.scaling.type", .str = "longrope"},
+                   T9_STATUS_UNSUPPORTED, "'longrope' is not supported; known: none, linear, yarn");
+    expect_refusal((struct change){.u32_key = "rope.dimension_count", .u32 = 2},
+                   T9_STATUS_UNSUPPORTED, "rope.dimension_count is 2");
+    expect_refusal((struct change){.u32_key = "block_count", .u32 = 4000000000u}, T9_STATUS_CORRUPT,
+                   "llama.block_count is 4000000000, outside");
+    expect_refusal((struct change){.u32_key = "attention.head_count", .u32 = 0}, T9_STATUS_CORRUPT,
+                   "attention.head_count is 0");
+    expect_refusal((struct change){.u32_key = "attention.head_count_kv", .u32 = 3},
+                   T9_STATUS_CORRUPT, "no multiple of 3 KV heads");
+    expect_refusal((struct change){.f32_key = "rope.freq_base", .f32 = NAN}, T9_STATUS_CORRUPT,
+                   "rope.freq_base is not a finite number");
+    expect_refusal((struct change){.f32_key = "attention.layer_norm_rms_epsilon", .f32 = -1},
+                   T9_STATUS_CORRUPT, "layer_norm_rms_epsilon is -1");
+    expect_refusal((struct change){.str_key = "rope.freq_base", .str = "big"}, T9_STATUS_CORRUPT,
+                   "rope.freq_base");
+    /* Read and honoured, or harmless. */
+    expect_ok((struct change){.f32_key = "attention.scale", .f32 = 0.25f}, &l);
+    assert_true(l.m->hp.attn_scale == 0.25f);
+    loaded_free(&l);
+    expect_ok((struct change){.u32_key = "attention.sliding_window", .u32 = 4096}, &l);
+    loaded_free(&l);
+    expect_ok((struct change){.arch = "qwen2", .u32_key = "rope.dimension_count", .u32 = 2}, &l);
+    assert_int_equal(l.m->hp.rope.n_rot, 2);
+    loaded_free(&l);
+    expect_ok((struct change){.ff_array = {16, 24}}, &l);
+    assert_int_equal(model_info(l.m)->n_ff, 24);
+    assert_int_equal(l.m->layers[0].n_ff, 16);
+    loaded_free(&l);
+}
+
+struct progress {
+    uint64_t last, stop_at;
+};
+
+static bool on_progress(void *ctx, uint64_t done_bytes, uint64_t total_bytes)
+{
+    struct progress *p = ctx;
+    assert_true(done_bytes > p->last && done_bytes <= total_bytes);
+    p->last = done_bytes;
+    return done_bytes < p->stop_at;
+}
+
+static void test_progress_and_cancel(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct progress p = {.stop_at = UINT64_MAX};
+    struct model_load_params params = {.progress = on_progress, .ctx = &p};
+    assert_int_equal(load_changed(&l, &(struct change){0}, &params), T9_STATUS_OK);
+    assert_int_equal(p.last, model_info(l.m)->weight_bytes);
+    loaded_free(&l);
+    p = (struct progress){.stop_at = 500};
+    assert_int_equal(load_changed(&l, &(struct change){0}, &params), T9_STATUS_CANCELLED);
+    assert_null(l.m);
+    loaded_free(&l);
+}
+
+/* Whichever allocation fails, loading gives NOMEM and leaks nothing (the sanitizer looks). */
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    struct loaded l;
+    expect_ok((struct change){.arch = "qwen2"}, &l);
+    model_free(l.m);
+    l.m = NULL;
+    int n_failed = 0;
+    for (uint64_t nth = 1; nth < 500; nth++) {
+        mem_test_fail_nth(nth);
+        t9_status st = model_load(&l.m, l.g, l.be, NULL, &l.err);
+        mem_test_fail_nth(0);
+        if (st == T9_STATUS_OK)
+            break;
+        assert_int_equal(st, T9_STATUS_NOMEM);
+        n_failed++;
+    }
+    assert_non_null(l.m);
+    assert_true(n_failed > 30);
+    loaded_free(&l);
+}
+
+static void test_batches_are_checked(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct kv_geom g;
+    struct t9_err err;
+    struct measure measure;
+    struct scratch scratch;
+    struct cx cx;
+    size_t scratch_bytes, n_ops, again;
+    const float *none[1] = {NULL};
+    expect_ok((struct change){0}, &l);
+    assert_int_equal(model_kv_geom(l.m, KV_TYPE_F32, &g, &err), T9_STATUS_OK);
+    assert_int_equal(model_measure(l.m, &g, 8, 8, &scratch_bytes, &n_ops, &err), T9_STATUS_OK);
+    assert_int_equal(n_ops, 2 + LAYERS * 9 + 3);
+    /* Not a function of the declared context, and it grows with the rows. */
+    assert_int_equal(model_measure(l.m, &g, 16, 8, &again, &n_ops, &err), T9_STATUS_OK);
+    assert_true(again > scratch_bytes && again < 3 * scratch_bytes);
+
+    cx_init_measure(&cx, &measure, &scratch);
+    struct batch b = {.n_rows = 1, .n_seqs = 1, .kv = &g, .n_deepstack = 1, .deepstack = none};
+    assert_int_equal(model_forward(l.m, &cx, &b, &err), T9_STATUS_UNSUPPORTED);
+    b.n_deepstack = 0;
+    b.n_rows = 0;
+    assert_int_equal(model_forward(l.m, &cx, &b, &err), T9_STATUS_INVALID);
+    b.n_rows = 1;
+    assert_true(kv_geom_init(&g, LAYERS + 1, KV_HEADS, HEAD, KV_TYPE_F32));
+    assert_int_equal(model_forward(l.m, &cx, &b, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "KV pages"));
+    loaded_free(&l);
+}
+
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 2e-6 * fabs(want))
+        fail_msg("%.9g, %.9g wanted", got, want);
+}
+
+static void test_rope_frequencies(void **state)
+{
+    (void)state;
+    float f[64], ff[2] = {1, 4}, magnitude;
+    struct rope_params p = {.n_rot = 4, .freq_base = 10000, .factor = 1};
+    rope_frequencies(&p, NULL, f, &magnitude);
+    near((double)f[0], 1);
+    near((double)f[1], 0.01);
+    assert_true(magnitude == 1);
+    p.scaling = ROPE_SCALING_LINEAR;
+    p.factor = 2;
+    rope_frequencies(&p, ff, f, &magnitude);
+    near((double)f[0], 0.5);
+    near((double)f[1], 0.01 / 8);
+    assert_true(magnitude == 1);
+
+    /* YaRN of Qwen3, factor 4: limits 23 and 40. */
+    p = (struct rope_params){.n_rot = 128,
+                             .freq_base = 1e6f,
+                             .factor = 4,
+                             .scaling = ROPE_SCALING_YARN,
+                             .original_context = 32768,
+                             .beta_fast = 32,
+                             .beta_slow = 1,
+                             .attn_factor = 1};
+    rope_frequencies(&p, NULL, f, &magnitude);
+    near((double)f[30], 1.0643606e-3);
+    near((double)f[23], pow(1e6, -46.0 / 128));
+    near((double)f[40], pow(1e6, -80.0 / 128) / 4);
+    near((double)magnitude, 1.1386294);
+    /* Ministral 3, factor 16: a multiplier of 1 makes the magnitude 1. */
+    p.factor = 16;
+    p.original_context = 16384;
+    p.log_multiplier = 1;
+    rope_frequencies(&p, NULL, f, &magnitude);
+    near((double)f[20], 1.333521e-2);
+    near((double)f[26], 2.443445e-3);
+    near((double)f[32], 3.382353e-4);
+    near((double)f[40], 1.111425e-5);
+    near((double)magnitude, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_tensors),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_progress_and_cancel),
+        cmocka_unit_test(test_every_allocation_may_fail),
+        cmocka_unit_test(test_batches_are_checked),
+        cmocka_unit_test(test_rope_frequencies),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
