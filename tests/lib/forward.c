@@ -170,9 +170,13 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
     for (int32_t i = 0; i < n_chunks; i++)
         T9_TRY(add_rows(f, &b, &seqs[chunks[i].seq], chunks[i].n, err));
     b.n_outputs = b.n_rows;
-    cx_init_record(&cx, &f->tape, &f->scratch);
+    if (f->compare)
+        cx_init_compare(&cx, f->compare, &f->scratch);
+    else
+        cx_init_record(&cx, &f->tape, &f->scratch);
     T9_TRY(model_forward(f->m, &cx, &b, err));
-    T9_TRY(be_run(f->be, f->tape.ops, f->tape.n, err));
+    if (!f->compare)
+        T9_TRY(be_run(f->be, f->tape.ops, f->tape.n, err));
     const float *from = f->logits;
     for (int32_t i = 0; i < n_chunks; i++) {
         struct fwd_seq *s = &seqs[chunks[i].seq];

@@ -30,6 +30,7 @@ struct fwd {
     int32_t n_free;
     struct scratch scratch;
     struct tape tape;
+    struct compare *compare; /* when set, steps go through this sink instead of a tape */
     /* Batch arrays of max_rows rows. */
     int32_t *token, *pos, *kv_idx, *row_seq, *page_table, *out_row;
     float *logits;
