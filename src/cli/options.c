@@ -113,7 +113,8 @@ static const struct opt OPTIONS[] = {
      "sequences that decode at once (1)"},
     {"repeat", 'r', OPT_I32, C(BENCH), AT(bench_repeat), 1, 1000, "N", "runs of each cell (5)"},
     {"json", 0, OPT_FLAG, C(INSPECT) | C(BENCH), AT(json), 0, 0, NULL, "machine-readable output"},
-    {"log-level", 0, OPT_LOG, C_ALL, AT(log_level), 0, 0, "LEVEL", "error, warn, info or debug"},
+    {"log-level", 0, OPT_LOG, C_ALL, AT(log_level), 0, 0, "LEVEL",
+     "error, warn, info (default of serve) or debug"},
     {"log-json", 0, OPT_FLAG, C_ALL, AT(log_json), 0, 0, NULL, "log as JSON lines"},
     {"help", 'h', OPT_FLAG, C_ALL, AT(help), 0, 0, NULL, "this text"},
     {"version", 'V', OPT_FLAG, C_ALL, AT(version), 0, 0, NULL,
@@ -321,6 +322,8 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
 {
     options_init(o);
     int first = command_find(o, argc, argv);
+    if (o->command != CLI_COMMAND_SERVE) /* the others print an answer, not their progress */
+        o->log_level = LOG_LEVEL_WARN;
     if (first == 0)
         return usage_error(o, "unknown command", argv[1],
                            "known: serve run inspect tokenize detokenize render eval bench");
