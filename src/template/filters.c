@@ -31,6 +31,10 @@ static bool f_abs(struct rctx *c, struct val self, struct cargs *a, struct val *
         return i < 0 ? op_unary(c, OP_NEG, self, out) : (*out = val_int(i), true);
     if (self.kind == V_UNDEF)
         return op_undefined(c, self);
+    if (self.kind == V_UINT) {
+        *out = self;
+        return true;
+    }
     if (self.kind != V_FLOAT)
         return rt_fail(c, T9_STATUS_INVALID, "abs of %s", val_type_name(self));
     *out = val_float(fabs(self.f));
@@ -255,7 +259,9 @@ static bool f_round(struct rctx *c, struct val self, struct cargs *a, struct val
         method = jstr_view(a->pos[1].s);
     if (self.kind == V_UNDEF)
         return op_undefined(c, self);
-    if (!val_is_number(self) || self.kind == V_UINT)
+    if (self.kind == V_UINT)
+        return rt_fail(c, T9_STATUS_UNSUPPORTED, "an integer over 64 bits");
+    if (!val_is_number(self))
         return rt_fail(c, T9_STATUS_INVALID, "round of %s", val_type_name(self));
     if (str_eqz(method, "common"))
         return val_as_i64(self, &i) ? round_int(c, i, digits < -20 ? -20 : digits, out)
@@ -412,15 +418,22 @@ static bool f_truncate(struct rctx *c, struct val self, struct cargs *a, struct 
 {
     int64_t length, leeway;
     struct val end = a->pos[2], head;
-    if (!val_to_str(c, self, &self) || !arg_int(c, a->pos[0], 255, &length) ||
-        !arg_int(c, a->pos[3], 5, &leeway) || (end.kind == V_MISSING && !val_str(c, "...", &end)))
+    size_t len;
+    *out = self;
+    if (self.kind != V_STR) {
+        if (!val_len(c, self, &len))
+            return false;
+        return len <= 5 || rt_fail(c, T9_STATUS_UNSUPPORTED,
+                                   "truncate of something else than a string is not supported");
+    }
+    if (!arg_int(c, a->pos[0], 255, &length) || !arg_int(c, a->pos[3], 5, &leeway) ||
+        (end.kind == V_MISSING && !val_str(c, "...", &end)))
         return false;
     if (end.kind != V_STR)
         return rt_fail(c, T9_STATUS_INVALID, "truncate: the end must be a string");
     int64_t n = (int64_t)jstr_n_cp(self.s), n_end = (int64_t)jstr_n_cp(end.s);
     if (length < n_end || leeway < 0)
         return rt_fail(c, T9_STATUS_INVALID, "truncate: length is below the end's");
-    *out = self;
     if (n <= leeway || n - leeway <= length)
         return true;
     size_t to = jstr_offset(self.s, (size_t)(length - n_end));
@@ -455,8 +468,9 @@ static bool f_urlencode(struct rctx *c, struct val self, struct cargs *a, struct
 {
     struct sb b;
     (void)a;
-    if (self.kind == V_MAP || (self.kind != V_STR && !val_is_number(self)))
-        return rt_fail(c, T9_STATUS_UNSUPPORTED, "urlencode of %s", val_type_name(self));
+    if (self.kind != V_STR && self.kind != V_NONE && self.kind != V_UNDEF && !val_is_number(self))
+        return rt_fail(c, T9_STATUS_UNSUPPORTED, "urlencode of %s is not supported",
+                       val_type_name(self));
     if (!val_to_str(c, self, &self))
         return false;
     sb_init(c, &b, c->limits.max_memory_bytes);

@@ -559,7 +559,7 @@ bool format_percent(struct rctx *c, const struct jstr *fmt, struct val args, str
             return false;
         plain = i;
     }
-    bool may_be_left = args.kind == V_MAP || args.kind == V_LIST;
+    bool may_be_left = args.kind == V_MAP || args.kind == V_LIST || args.kind == V_RANGE;
     if (p.next < p.n && !(args.kind != V_TUPLE && may_be_left))
         return rt_fail(c, T9_STATUS_INVALID, "not all arguments of a format string were used");
     return sb_put_slice(&b, fmt, plain, fmt->n) && sb_finish(&b, out);

@@ -211,10 +211,13 @@ const struct fn map_methods[] = {
 
 static bool l_count(struct rctx *c, struct val self, struct cargs *a, struct val *out)
 {
+    struct seq s;
     int64_t n = 0;
-    for (size_t i = 0; i < self.list->n; i++) {
+    if (!val_seq(c, self, &s))
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
         bool same;
-        if (!val_eq(c, self.list->items[i], a->pos[0], &same))
+        if (!val_eq(c, seq_at(&s, i), a->pos[0], &same))
             return false;
         n += same;
     }
@@ -224,9 +227,12 @@ static bool l_count(struct rctx *c, struct val self, struct cargs *a, struct val
 
 static bool l_index(struct rctx *c, struct val self, struct cargs *a, struct val *out)
 {
-    for (size_t i = 0; i < self.list->n; i++) {
+    struct seq s;
+    if (!val_seq(c, self, &s))
+        return false;
+    for (size_t i = 0; i < s.n; i++) {
         bool same;
-        if (!val_eq(c, self.list->items[i], a->pos[0], &same))
+        if (!val_eq(c, seq_at(&s, i), a->pos[0], &same))
             return false;
         if (same) {
             *out = val_int((int64_t)i);

@@ -101,7 +101,7 @@ static bool float_op(struct rctx *c, int op, double a, double b, struct val *out
         if (a == 0 && b < 0)
             return div_zero(c);
         if (a < 0 && b != floor(b))
-            return rt_fail(c, T9_STATUS_UNSUPPORTED, "a power with a complex result");
+            return rt_fail(c, T9_STATUS_UNSUPPORTED, "a complex number, which is not supported");
         r = pow(a, b);
         if (isinf(r) && !isinf(a) && !isinf(b))
             return rt_fail(c, T9_STATUS_INVALID, "the result of a power is too large");
@@ -186,6 +186,8 @@ static bool bad_operands(struct rctx *c, int op, struct val a, struct val b)
         return op_undefined(c, a.kind == V_UNDEF ? a : b);
     if (a.kind == V_UINT || b.kind == V_UINT)
         return overflow(c);
+    if (a.kind == V_VIEW || b.kind == V_VIEW)
+        return rt_fail(c, T9_STATUS_UNSUPPORTED, "arithmetic on a dict view is not supported");
     return rt_fail(c, T9_STATUS_INVALID, "'%s' doesn't work on %s and %s", names[op],
                    val_type_name(a), val_type_name(b));
 }
@@ -398,7 +400,7 @@ bool op_attr_only(struct rctx *c, struct val obj, const struct jstr *name, struc
 bool op_getattr(struct rctx *c, struct val obj, const struct jstr *name, struct val *out)
 {
     bool found;
-    if (obj.kind == V_UNDEF)
+    if (obj.kind == V_UNDEF && !is_unsafe(obj, jstr_view(name)))
         return op_undefined(c, obj);
     if (!python_attr(c, obj, name, out, &found))
         return false;
@@ -478,10 +480,8 @@ bool op_slice(struct rctx *c, struct val obj, const struct val bounds[3], struct
     size_t len;
     if (obj.kind == V_UNDEF)
         return op_undefined(c, obj);
-    if (obj.kind != V_STR && !val_is_listlike(obj) && obj.kind != V_RANGE) {
-        *out = val_undef(UNDEF_OTHER, NULL);
-        return true;
-    }
+    if (obj.kind != V_STR && !val_is_listlike(obj) && obj.kind != V_RANGE)
+        return rt_fail(c, T9_STATUS_INVALID, "a slice of %s", val_type_name(obj));
     if (!val_len(c, obj, &len) || !slice_bounds(c, bounds, (int64_t)len, &start, &stop, &step))
         return false;
     size_t n = slice_count(start, stop, step);
@@ -492,12 +492,12 @@ bool op_slice(struct rctx *c, struct val obj, const struct val bounds[3], struct
         if (!r)
             return false;
         const struct range *o = obj.range;
-        /* with fewer than two numbers the step has no meaning and might not fit */
-        *r = (struct range){.start = o->start + (n ? start * o->step : 0),
-                            .step = n > 1 ? step * o->step : 1,
+        /* what lies beyond the last number may wrap: it is printed, never walked */
+        uint64_t by = (uint64_t)o->step;
+        *r = (struct range){.start = (int64_t)((uint64_t)o->start + (uint64_t)start * by),
+                            .step = (int64_t)((uint64_t)step * by),
                             .n = n,
-                            .stop =
-                                (int64_t)((uint64_t)o->start + (uint64_t)stop * (uint64_t)o->step)};
+                            .stop = (int64_t)((uint64_t)o->start + (uint64_t)stop * by)};
         *out = (struct val){.kind = V_RANGE, .range = r};
         return true;
     }

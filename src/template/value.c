@@ -346,7 +346,7 @@ bool val_hashable(struct val v)
                 return false;
         return true;
     }
-    return v.kind != V_LIST && v.kind != V_MAP && v.kind != V_NS;
+    return v.kind != V_LIST && v.kind != V_MAP && v.kind != V_NS && v.kind != V_VIEW;
 }
 
 static uint64_t key_hash(struct val k)
