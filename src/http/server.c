@@ -189,6 +189,9 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     return MHD_YES;
 }
 
+/* Thrown away of a body that is too large, beside the limit, before the connection is given up. */
+#define DISCARD_BYTES ((uint64_t)1 << 20)
+
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 {
     struct http_server *s = x->server;
@@ -207,7 +210,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
     if (x->body.n)
         exchange_free_body(x);
     x->n_discarded += n;
-    return x->n_discarded > s->p.body_bytes_max ? MHD_NO : MHD_YES;
+    return x->n_discarded > s->p.body_bytes_max + DISCARD_BYTES ? MHD_NO : MHD_YES;
 }
 
 static enum MHD_Result not_allowed(struct exchange *x)

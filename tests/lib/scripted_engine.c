@@ -1,0 +1,260 @@
+/*
+ * tests/lib/scripted_engine.c - see scripted_engine.h. Steps every millisecond while requests live.
+ */
+#include "lib/scripted_engine.h"
+
+#include "base/clock.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LIVE_MAX = 4096, PROMPT_MAX = 65536 };
+
+struct live {
+    struct request *r;
+    uint64_t submitted_ns, next_ns;
+    int32_t n;
+    bool admitted, prefilled;
+};
+
+struct engine {
+    struct engine_script script;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t more;
+    struct live live[LIVE_MAX];
+    int n_live;
+    bool stop;
+    int n_cancels;
+    uint64_t cancel_ns;
+    int32_t prompt[PROMPT_MAX];
+    int32_t n_prompt, max_tokens;
+    struct sample_params sampling;
+    struct engine_stats stats;
+};
+
+const double STATS_BUCKET_MS[15] = {1,   2,    5,    10,   20,    50,    100,  200,
+                                    500, 1000, 2000, 5000, 10000, 30000, 60000};
+
+void engine_script_init(struct engine_script *s)
+{
+    *s = (struct engine_script){.fail_at = -1, .max_length = 4096, .queue_cap = 1024};
+}
+
+static void tell(struct request *r)
+{
+    if (r->notify && !atomic_exchange(&r->notified, true))
+        r->notify(r->notify_ctx, r);
+}
+
+static void end(struct engine *e, struct request *r, finish_reason reason)
+{
+    void (*notify)(void *, struct request *) = r->notify;
+    void *ctx = r->notify_ctx;
+    if (reason == FINISH_REASON_STOP)
+        e->stats.requests_stop++;
+    if (reason == FINISH_REASON_CANCELLED)
+        e->stats.requests_cancelled++;
+    atomic_store(&r->state, REQ_STATE_DONE);
+    atomic_store(&r->finish, reason);
+    if (notify)
+        notify(ctx, r);
+}
+
+static int32_t reply_token(const struct engine *e, const struct request *r, int32_t i)
+{
+    return e->script.reply ? e->script.reply[i] : r->prompt[i];
+}
+
+/* Advances one request; true when it ended. */
+static bool step(struct engine *e, struct live *l, uint64_t now)
+{
+    struct request *r = l->r;
+    const struct engine_script *s = &e->script;
+    if (atomic_load(&r->cancel) || e->stop) {
+        end(e, r, FINISH_REASON_CANCELLED);
+        return true;
+    }
+    if (!l->admitted) {
+        if (now < l->submitted_ns + (uint64_t)s->queue_ms * 1000000)
+            return false;
+        l->admitted = true;
+        l->next_ns = now + (uint64_t)s->prefill_ms * 1000000;
+        atomic_store(&r->state, REQ_STATE_RUNNING);
+        atomic_store(&r->clocks.admitted, now);
+        tell(r);
+    }
+    int32_t n_reply = s->reply ? s->n_reply : r->n_prompt;
+    for (int burst = 0; burst < 1000 && now >= l->next_ns; burst++) {
+        if (!l->prefilled) {
+            l->prefilled = true;
+            atomic_store(&r->n_prefilled, r->n_prompt);
+            atomic_store(&r->clocks.prefilled, now);
+            atomic_store(&r->clocks.first_token, now);
+        }
+        if (l->n == s->fail_at) {
+            t9_fail(&r->error, T9_STATUS_INTERNAL, "the script says so");
+            end(e, r, FINISH_REASON_ERROR);
+            return true;
+        }
+        if (l->n == n_reply || l->n == r->max_tokens) {
+            atomic_store(&r->clocks.last_token, now);
+            end(e, r, l->n == n_reply ? FINISH_REASON_STOP : FINISH_REASON_LENGTH);
+            return true;
+        }
+        r->tokens[l->n] = reply_token(e, r, l->n);
+        atomic_store(&r->n_tokens, ++l->n);
+        e->stats.generated_tokens++;
+        l->next_ns = now + (uint64_t)s->gap_ms * 1000000;
+        tell(r);
+    }
+    return false;
+}
+
+static void *run(void *arg)
+{
+    struct engine *e = arg;
+    pthread_mutex_lock(&e->lock);
+    while (!e->stop || e->n_live) {
+        if (e->n_live == 0) {
+            pthread_cond_wait(&e->more, &e->lock);
+            continue;
+        }
+        uint64_t now = clock_now_ns();
+        for (int i = 0; i < e->n_live;) {
+            if (step(e, &e->live[i], now))
+                e->live[i] = e->live[--e->n_live];
+            else
+                i++;
+        }
+        e->stats.steps++;
+        pthread_mutex_unlock(&e->lock);
+        clock_sleep_ms(1);
+        pthread_mutex_lock(&e->lock);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return NULL;
+}
+
+struct engine *scripted_engine_new(const struct engine_script *s)
+{
+    struct engine *e = calloc(1, sizeof *e);
+    if (!e)
+        return NULL;
+    e->script = *s;
+    pthread_mutex_init(&e->lock, NULL);
+    pthread_cond_init(&e->more, NULL);
+    if (pthread_create(&e->thread, NULL, run, e) != 0) {
+        free(e);
+        return NULL;
+    }
+    return e;
+}
+
+void scripted_engine_free(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    e->stop = true;
+    pthread_cond_signal(&e->more);
+    pthread_mutex_unlock(&e->lock);
+    pthread_join(e->thread, NULL);
+    pthread_mutex_destroy(&e->lock);
+    pthread_cond_destroy(&e->more);
+    free(e);
+}
+
+t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
+{
+    t9_status s = T9_STATUS_OK;
+    pthread_mutex_lock(&e->lock);
+    if (e->n_live >= e->script.queue_cap || e->n_live == LIVE_MAX) {
+        s = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again later",
+                    e->n_live);
+    } else {
+        uint64_t now = clock_now_ns();
+        atomic_store(&r->clocks.queued, now);
+        e->live[e->n_live++] = (struct live){.r = r, .submitted_ns = now};
+        e->n_prompt = r->n_prompt < PROMPT_MAX ? r->n_prompt : PROMPT_MAX;
+        memcpy(e->prompt, r->prompt, (size_t)e->n_prompt * sizeof *e->prompt);
+        e->sampling = r->sampling;
+        e->max_tokens = r->max_tokens;
+        e->stats.requests_admitted++;
+        pthread_cond_signal(&e->more);
+    }
+    pthread_mutex_unlock(&e->lock);
+    return s;
+}
+
+void engine_cancel(struct engine *e, struct request *r)
+{
+    atomic_store(&r->cancel, true);
+    pthread_mutex_lock(&e->lock);
+    e->n_cancels++;
+    e->cancel_ns = clock_now_ns();
+    pthread_mutex_unlock(&e->lock);
+}
+
+int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt)
+{
+    return n_prompt < e->script.max_length ? e->script.max_length - n_prompt : 0;
+}
+
+int32_t engine_max_length(const struct engine *e)
+{
+    return e->script.max_length;
+}
+
+void engine_stats_read(const struct engine *e, struct engine_stats *out)
+{
+    struct engine *w = (struct engine *)(uintptr_t)e;
+    pthread_mutex_lock(&w->lock);
+    *out = w->stats;
+    out->running = w->n_live;
+    out->kv_pages_total = 100;
+    out->kv_pages_used = 25;
+    pthread_mutex_unlock(&w->lock);
+}
+
+int scripted_engine_live(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    int n = e->n_live;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+int scripted_engine_cancels(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    int n = e->n_cancels;
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+uint64_t scripted_engine_cancel_ns(struct engine *e)
+{
+    pthread_mutex_lock(&e->lock);
+    uint64_t ns = e->cancel_ns;
+    pthread_mutex_unlock(&e->lock);
+    return ns;
+}
+
+int32_t scripted_engine_prompt(struct engine *e, int32_t *out, int32_t cap)
+{
+    pthread_mutex_lock(&e->lock);
+    int32_t n = e->n_prompt < cap ? e->n_prompt : cap;
+    memcpy(out, e->prompt, (size_t)n * sizeof *out);
+    pthread_mutex_unlock(&e->lock);
+    return n;
+}
+
+struct sample_params scripted_engine_sampling(struct engine *e, int32_t *max_tokens)
+{
+    pthread_mutex_lock(&e->lock);
+    struct sample_params p = e->sampling;
+    *max_tokens = e->max_tokens;
+    pthread_mutex_unlock(&e->lock);
+    return p;
+}

@@ -1,0 +1,34 @@
+/*
+ * tests/lib/scripted_engine.h - stands in for the engine behind engine/engine.h: no model, tokens
+ * and delays by a script. It keeps the engine's promises about threads: one thread writes, notify
+ * is coalesced but for the last call, and after that call the request is not touched.
+ */
+#ifndef T9_TESTS_LIB_SCRIPTED_ENGINE_H
+#define T9_TESTS_LIB_SCRIPTED_ENGINE_H
+
+#include "engine/engine.h"
+
+struct engine_script {
+    const int32_t *reply; /* tokens of every answer; NULL: the prompt's own tokens, echoed */
+    int32_t n_reply;
+    int32_t queue_ms, prefill_ms, gap_ms; /* gap 0: as fast as can be */
+    int32_t fail_at; /* after this many tokens the request ends with an error; -1 never */
+    int32_t max_length, queue_cap;
+};
+
+/* Echo, no delays, max_length 4096, queue_cap 1024. */
+void engine_script_init(struct engine_script *s);
+struct engine *scripted_engine_new(const struct engine_script *s);
+/* Ends what runs as cancelled, joins, frees. */
+void scripted_engine_free(struct engine *e);
+/* Requests submitted and not yet ended. */
+int scripted_engine_live(struct engine *e);
+int scripted_engine_cancels(struct engine *e);
+/* Monotonic ns of the newest engine_cancel; 0: none yet. */
+uint64_t scripted_engine_cancel_ns(struct engine *e);
+/* Copies the prompt of the newest request; returns its tokens. */
+int32_t scripted_engine_prompt(struct engine *e, int32_t *out, int32_t cap);
+/* Sampling parameters and max_tokens of the newest request. */
+struct sample_params scripted_engine_sampling(struct engine *e, int32_t *max_tokens);
+
+#endif

@@ -1,0 +1,852 @@
+/*
+ * The HTTP server over real sockets, with a scripted engine behind it: routes, limits, whole and
+ * streamed answers against golden transcripts, and what clients do wrong or suddenly.
+ */
+#include "lib/t9test.h"
+
+#include "lib/byte_tokenizer.h"
+#include "lib/http_client.h"
+#include "lib/scripted_engine.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "http/internal.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+struct rig {
+    struct engine *engine;
+    struct http_server *server;
+    uint16_t port;
+};
+
+static void rig_start(struct rig *r, const struct engine_script *script, struct http_params *p)
+{
+    struct t9_err err = {0};
+    struct http_params own;
+    struct log_config quiet = {.level = LOG_LEVEL_ERROR};
+    log_configure(&quiet);
+    if (!p) {
+        http_params_init(&own);
+        p = &own;
+    }
+    r->engine = scripted_engine_new(script);
+    assert_non_null(r->engine);
+    p->port = 0;
+    p->prep.engine = r->engine;
+    p->prep.tokenizer = byte_tokenizer(true);
+    p->prep.model_name = "scripted";
+    p->prep.build_id = "test-build";
+    p->about = (struct capabilities){"0", "test-build", "scripted", true};
+    if (http_server_new(&r->server, p, &err) != T9_STATUS_OK)
+        fail_msg("%s", err.msg);
+    r->port = http_server_port(r->server);
+    assert_int_not_equal(r->port, 0);
+}
+
+static void rig_stop(struct rig *r)
+{
+    http_server_stop(r->server, 5000);
+    assert_int_equal(scripted_engine_live(r->engine), 0);
+    scripted_engine_free(r->engine);
+}
+
+static bool wait_live(struct rig *r, int n, int ms)
+{
+    for (int i = 0; i < ms; i++) {
+        if (scripted_engine_live(r->engine) == n)
+            return true;
+        clock_sleep_ms(1);
+    }
+    return false;
+}
+
+static bool has(const struct buf *b, const char *text)
+{
+    return str_find(buf_str(b), str_from(text), 0) != (size_t)-1;
+}
+
+/* Tokens of a text: with byte_tokenizer, its bytes. */
+static int32_t *tokens_of(const char *text, int32_t *n)
+{
+    *n = (int32_t)strlen(text);
+    int32_t *t = calloc((size_t)*n + 1, sizeof *t);
+    for (int32_t i = 0; i < *n; i++)
+        t[i] = (unsigned char)text[i];
+    return t;
+}
+
+/* ---- golden transcripts ---- */
+
+static size_t skip_until(str s, size_t i, const char *stops)
+{
+    while (i < s.n && !strchr(stops, s.p[i]))
+        i++;
+    return i;
+}
+
+/* Ids, times and dates become fixed words. */
+static void normalise(const struct buf *in, struct buf *out)
+{
+    static const struct {
+        const char *before, *stops, *word;
+    } rules[] = {{"\"id\":\"chatcmpl-", "\"", "ID"}, {"\"created\":", ",}", "TIME"},
+                 {"\"timings\":{", "}", "..."},      {"Date: ", "\r", "DATE"},
+                 {"Content-Length: ", "\r", "N"},    {"X-Request-Id: req-", "\r", "ID"}};
+    str s = buf_str(in);
+    buf_init(out, 1 << 20);
+    for (size_t i = 0; i < s.n;) {
+        size_t k = 0;
+        while (k < T9_COUNT(rules) &&
+               !str_has_prefix(str_slice(s, i, s.n), str_from(rules[k].before)))
+            k++;
+        if (k == T9_COUNT(rules)) {
+            if (s.p[i] != '\r')
+                buf_putc(out, s.p[i]);
+            i++;
+            continue;
+        }
+        buf_puts(out, rules[k].before);
+        buf_puts(out, rules[k].word);
+        i = skip_until(s, i + strlen(rules[k].before), rules[k].stops);
+    }
+}
+
+static void check_golden(const char *name, const struct buf *response)
+{
+    char path[512];
+    struct buf got, want;
+    normalise(response, &got);
+    snprintf(path, sizeof path, "%s/../golden/%s", T9_TEST_DATA_DIR, name);
+    if (getenv("T9_GOLDEN_UPDATE")) /* rewrites them; look at the difference before you commit */
+        test_write_file(path, got.p, got.n);
+    buf_init(&want, 1 << 20);
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        fail_msg("no golden file %s", path);
+    char block[4096];
+    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;)
+        buf_append(&want, block, n);
+    fclose(f);
+    buf_putc(&got, 0);
+    buf_putc(&want, 0);
+    assert_string_equal(got.p, want.p);
+    buf_deinit(&got);
+    buf_deinit(&want);
+}
+
+/* ---- routes ---- */
+
+static void expect(uint16_t port, const char *head, int status, const char *text)
+{
+    struct buf in;
+    client_exchange(port, head, (str){0}, &in);
+    if (client_status(&in) != status)
+        fail_msg("%s gave %d, not %d", head, client_status(&in), status);
+    if (text && !has(&in, text))
+        fail_msg("%s did not give \"%s\" but %.*s", head, text, (int)in.n, in.p);
+    buf_deinit(&in);
+}
+
+static void test_routes(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    (void)state;
+    engine_script_init(&script);
+    rig_start(&r, &script, NULL);
+    expect(r.port, "GET /v1/models HTTP/1.1\r\n", 200, "\"id\":\"scripted\"");
+    expect(r.port, "GET /v1/models?x=1 HTTP/1.1\r\n", 200, "\"object\":\"list\"");
+    expect(r.port, "GET /v1/models/scripted HTTP/1.1\r\n", 200, "\"object\":\"model\"");
+    expect(r.port, "GET /v1/models/other HTTP/1.1\r\n", 404, "model_not_found");
+    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "{\"status\":\"ok\"}");
+    expect(r.port, "GET / HTTP/1.1\r\n", 200, "tempo9 is running");
+    expect(r.port, "HEAD / HTTP/1.1\r\n", 200, "Content-Length:");
+    expect(r.port, "GET /v1/capabilities HTTP/1.1\r\n", 200, "\"invariant\":true");
+    expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "vllm:kv_cache_usage_perc 0.25");
+    expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
+           "tempo9_http_requests_total{status=\"4xx\"} 1");
+    expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
+    expect(r.port, "GET /v1/models/ HTTP/1.1\r\n", 404, "unknown_path");
+    expect(r.port, "GET /v1/chat/completions HTTP/1.1\r\n", 405, "Allow: POST, OPTIONS");
+    expect(r.port, "DELETE /v1/models HTTP/1.1\r\n", 405, "Allow: GET, HEAD, OPTIONS");
+    expect(r.port, "OPTIONS /v1/chat/completions HTTP/1.1\r\n", 204, "Allow: POST, OPTIONS");
+    expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: abc-1\r\n", 200, "X-Request-Id: abc-1");
+    expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: a b\r\n", 200, "X-Request-Id: req-");
+    expect(r.port, "GET /health HTTP/1.0\r\n", 200, "ok");
+    rig_stop(&r);
+}
+
+static void test_foreign_pages(void **state)
+{
+    static const char *const allowed[] = {"https://app.example"};
+    struct engine_script script;
+    struct http_params p;
+    struct rig r;
+    char head[256];
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.cors_origins = allowed;
+    p.n_cors_origins = 1;
+    rig_start(&r, &script, &p);
+    expect(r.port, "GET /health HTTP/1.1\r\nHost: evil.example\r\n", 403, "foreign_host");
+    expect(r.port, "GET /health HTTP/1.1\r\nHost: 127.evil.example\r\n", 403, "foreign_host");
+    expect(r.port, "GET /health HTTP/1.1\r\nHost: [::1]:80\r\n", 200, "ok");
+    expect(r.port, "GET /health HTTP/1.1\r\nHost: LOCALHOST:1\r\n", 200, "ok");
+    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://evil.example\r\n", 403,
+           "foreign_origin");
+    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: null\r\n", 403, "foreign_origin");
+    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://localhost:1\r\n", 403, "foreign_origin");
+    snprintf(head, sizeof head, "GET /health HTTP/1.1\r\nOrigin: http://localhost:%u\r\n", r.port);
+    expect(r.port, head, 200, "ok");
+    expect(r.port, "OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\n", 204,
+           "Access-Control-Allow-Origin: https://app.example");
+    rig_stop(&r);
+}
+
+static void test_key(void **state)
+{
+    struct engine_script script;
+    struct http_params p;
+    struct rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.api_key = "secret";
+    rig_start(&r, &script, &p);
+    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    expect(r.port, "GET /v1/models HTTP/1.1\r\n", 401, "invalid_api_key");
+    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secre\r\n", 401, NULL);
+    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secretsecret\r\n", 401, NULL);
+    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 200, NULL);
+    expect(r.port, "GET /v1/models HTTP/1.1\r\nX-Api-Key: secret\r\n", 200, NULL);
+    rig_stop(&r);
+}
+
+static void test_configuration(void **state)
+{
+    struct engine_script script;
+    struct http_params p;
+    struct http_server *s = NULL;
+    struct t9_err err = {0};
+    struct rig r;
+    (void)state;
+    engine_script_init(&script);
+    rig_start(&r, &script, NULL);
+    http_params_init(&p);
+    p.prep = (struct prep_params){.tokenizer = byte_tokenizer(true), .model_name = "x"};
+    p.port = r.port;
+    assert_int_equal(http_server_new(&s, &p, &err), T9_STATUS_IO);
+    assert_non_null(strstr(err.msg, "is taken by another program"));
+    p.host = "0.0.0.0";
+    assert_int_equal(http_server_new(&s, &p, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "--insecure"));
+    p.host = "not an address";
+    p.insecure = true;
+    assert_int_equal(http_server_new(&s, &p, &err), T9_STATUS_IO);
+    assert_null(s);
+    rig_stop(&r);
+}
+
+/* ---- answers ---- */
+
+#define HELLO "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"seed\":7,"
+
+static void test_golden(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    int32_t n;
+    (void)state;
+    engine_script_init(&script);
+    int32_t *reply = tokens_of("Hej \xF0\x9F\x98\x80 \xE6\x97\xA5 \"q\"\n", &n);
+    script.reply = reply;
+    script.n_reply = n;
+    rig_start(&r, &script, NULL);
+    client_chat(r.port, HELLO "\"model\":\"scripted\"}", &in);
+    check_golden("chat_whole.txt", &in);
+    buf_deinit(&in);
+    client_chat(r.port, HELLO "\"max_tokens\":3,\"unheard_of\":1}", &in);
+    check_golden("chat_length_warning.txt", &in);
+    buf_deinit(&in);
+    client_chat(r.port, HELLO "\"stop\":[\" \\\"q\",\"zzz\"]}", &in);
+    check_golden("chat_stop.txt", &in);
+    buf_deinit(&in);
+    client_chat(r.port, HELLO "\"n\":2}", &in);
+    check_golden("chat_refused.txt", &in);
+    buf_deinit(&in);
+    client_chat(r.port, HELLO "\"model\":\"other\"}", &in);
+    check_golden("chat_model.txt", &in);
+    buf_deinit(&in);
+    rig_stop(&r);
+    free(reply);
+}
+
+/* Text of all content deltas of a stream. */
+static void stream_text(const struct buf *body, struct buf *text)
+{
+    str s = buf_str(body);
+    buf_init(text, (size_t)64 << 20);
+    for (size_t at = 0; (at = str_find(s, STR("data: {"), at)) != (size_t)-1;) {
+        size_t end = str_find(s, STR("\n\n"), at);
+        if (end == (size_t)-1)
+            return;
+        yyjson_doc *doc = NULL;
+        assert_int_equal(json_parse(&doc, str_slice(s, at + 6, end), JSON_LIMITS_REQUEST, NULL),
+                         T9_STATUS_OK);
+        yyjson_val *choices = json_get(yyjson_doc_get_root(doc), "choices");
+        yyjson_val *delta = json_get(yyjson_arr_get_first(choices), "delta");
+        buf_puts_str(text, json_str(json_get(delta, "content")));
+        yyjson_doc_free(doc);
+        at = end;
+    }
+}
+
+static void test_stream(void **state)
+{
+    const char *answer = "Hej \xF0\x9F\x98\x80 \xE6\x97\xA5";
+    struct engine_script script;
+    struct rig r;
+    struct buf in, body, text;
+    int32_t n;
+    bool one_by_one = false;
+    (void)state;
+    engine_script_init(&script);
+    int32_t *reply = tokens_of(answer, &n);
+    script.reply = reply;
+    script.n_reply = n;
+    script.gap_ms = 15; /* so that each byte comes alone, and characters must be held back */
+    rig_start(&r, &script, NULL);
+    /* On a busy machine two tokens may share a chunk, which is right but not the transcript. */
+    for (int attempt = 0; attempt < 10 && !one_by_one; attempt++) {
+        client_chat(r.port, HELLO "\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
+                    &in);
+        assert_int_equal(client_status(&in), 200);
+        assert_true(has(&in, "Content-Type: text/event-stream"));
+        client_body(&in, &body);
+        stream_text(&body, &text);
+        buf_putc(&text, 0);
+        assert_string_equal(text.p, answer);
+        size_t n_events = 0;
+        for (size_t at = 0; (at = str_find(buf_str(&body), STR("data: "), at)) != (size_t)-1; at++)
+            n_events++;
+        one_by_one = n_events == 11;
+        if (one_by_one)
+            check_golden("chat_stream.txt", &body);
+        buf_deinit(&in);
+        buf_deinit(&body);
+        buf_deinit(&text);
+    }
+    assert_true(one_by_one);
+    rig_stop(&r);
+    free(reply);
+}
+
+static void test_errors(void **state)
+{
+    static const struct {
+        const char *json;
+        int status;
+        const char *text;
+    } cases[] = {
+        {"", 400, "invalid_json"},
+        {"{", 400, "invalid_json"},
+        {"[]", 400, "must be a JSON object"},
+        {"{}", 400, "missing_required_parameter"},
+        {"{\"messages\":\"x\"}", 400, "\"param\":\"messages\""},
+        {"{\"messages\":[]}", 400, "non-empty"},
+        {"{\"messages\":[{\"role\":\"king\",\"content\":\"x\"}]}", 400, "messages[0].role"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":3}]}", 400, "messages[0].content"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":\"\xFF\"}]}", 400, "invalid_json"},
+        {"{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\"}]}]}", 400,
+         "image_url"},
+        {HELLO "\"temperature\":-1}", 400, "\"param\":\"temperature\""},
+        {HELLO "\"temperature\":\"hot\"}", 400, "\\\"hot\\\""},
+        {HELLO "\"top_p\":0}", 400, "top_p"},
+        {HELLO "\"max_tokens\":0}", 400, "max_tokens"},
+        {HELLO "\"stream\":1}", 400, "true or false"},
+        {HELLO "\"logprobs\":true}", 400, "unsupported_parameter"},
+        {HELLO "\"tools\":[{\"type\":\"function\"}]}", 400, "\"param\":\"tools\""},
+        {HELLO "\"response_format\":{\"type\":\"json_object\"}}", 400, "response_format"},
+        {HELLO "\"stop\":\"\"}", 400, "stop"},
+    };
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    (void)state;
+    engine_script_init(&script);
+    rig_start(&r, &script, NULL);
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        client_chat(r.port, cases[i].json, &in);
+        if (client_status(&in) != cases[i].status || !has(&in, cases[i].text))
+            fail_msg("%s gave %.*s", cases[i].json, (int)in.n, in.p);
+        buf_deinit(&in);
+    }
+    struct buf deep;
+    buf_init(&deep, 1 << 20);
+    for (int i = 0; i < 100000; i++)
+        buf_putc(&deep, '[');
+    buf_putc(&deep, 0);
+    client_chat(r.port, deep.p, &in);
+    assert_int_equal(client_status(&in), 413);
+    buf_deinit(&in);
+    buf_deinit(&deep);
+    rig_stop(&r);
+}
+
+static void test_context(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in, json;
+    int32_t max_tokens;
+    (void)state;
+    engine_script_init(&script);
+    script.max_length = 60;
+    rig_start(&r, &script, NULL);
+    client_chat(r.port, HELLO "\"max_tokens\":32000}", &in);
+    assert_int_equal(client_status(&in), 200);
+    assert_true(has(&in, "max_tokens 32000 was lowered to"));
+    struct sample_params p = scripted_engine_sampling(r.engine, &max_tokens);
+    assert_int_equal(p.seed, 7);
+    assert_true(max_tokens > 0 && max_tokens < 60);
+    buf_deinit(&in);
+    buf_init(&json, 1 << 16);
+    buf_puts(&json, "{\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (int i = 0; i < 100; i++)
+        buf_putc(&json, 'a');
+    buf_puts(&json, "\"}]}");
+    buf_putc(&json, 0);
+    client_chat(r.port, json.p, &in);
+    assert_int_equal(client_status(&in), 400);
+    assert_true(has(&in, "context_length_exceeded") && has(&in, "--max-length") && has(&in, "60"));
+    buf_deinit(&in);
+    buf_deinit(&json);
+    rig_stop(&r);
+}
+
+static void test_engine_trouble(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    (void)state;
+    engine_script_init(&script);
+    script.fail_at = 3;
+    script.gap_ms = 2;
+    rig_start(&r, &script, NULL);
+    client_chat(r.port, HELLO "\"stream\":false}", &in);
+    assert_int_equal(client_status(&in), 500);
+    assert_true(has(&in, "the script says so"));
+    buf_deinit(&in);
+    client_chat(r.port, HELLO "\"stream\":true}", &in);
+    assert_int_equal(client_status(&in), 200);
+    assert_true(has(&in, "data: {\"error\":{\"message\":\"the script says so\""));
+    assert_false(has(&in, "[DONE]"));
+    buf_deinit(&in);
+    rig_stop(&r);
+
+    engine_script_init(&script);
+    script.queue_cap = 0;
+    rig_start(&r, &script, NULL);
+    client_chat(r.port, HELLO "\"stream\":true}", &in);
+    assert_int_equal(client_status(&in), 503);
+    assert_true(has(&in, "Retry-After: 1"));
+    buf_deinit(&in);
+    rig_stop(&r);
+}
+
+/* ---- bodies and connections ---- */
+
+static void test_bodies(void **state)
+{
+    const char *json = HELLO "\"stream\":false}";
+    struct engine_script script;
+    struct http_params p;
+    struct rig r;
+    struct buf in;
+    char head[512];
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.body_bytes_max = 1000;
+    rig_start(&r, &script, &p);
+    /* Announced too large: refused before a byte of it is read. */
+    int fd = client_connect(r.port, 0);
+    snprintf(
+        head, sizeof head,
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1001\r\n\r\n");
+    client_send(fd, head, strlen(head));
+    buf_init(&in, 1 << 20);
+    assert_true(client_read_until(fd, &in, 0, "request_too_large"));
+    assert_int_equal(client_status(&in), 413);
+    close(fd);
+    buf_deinit(&in);
+    /* Chunked, and too large in the end. */
+    fd = client_connect(r.port, 0);
+    snprintf(head, sizeof head,
+             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+             "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n4b0\r\n");
+    client_send(fd, head, strlen(head));
+    for (int i = 0; i < 1200; i++)
+        client_send(fd, "x", 1);
+    client_send(fd, "\r\n0\r\n\r\n", 7);
+    buf_init(&in, 1 << 20);
+    (void)client_read_until(fd, &in, 0, NULL);
+    assert_int_equal(client_status(&in), 413);
+    close(fd);
+    buf_deinit(&in);
+    /* Chunked and fine, byte by byte. */
+    fd = client_connect(r.port, 0);
+    snprintf(head, sizeof head,
+             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+             "Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n");
+    client_send(fd, head, strlen(head));
+    for (size_t i = 0; json[i]; i++) {
+        snprintf(head, sizeof head, "1\r\n%c\r\n", json[i]);
+        client_send(fd, head, strlen(head));
+    }
+    client_send(fd, "0\r\n\r\n", 5);
+    buf_init(&in, 1 << 20);
+    (void)client_read_until(fd, &in, 0, NULL);
+    assert_int_equal(client_status(&in), 200);
+    close(fd);
+    buf_deinit(&in);
+    /* Expect. */
+    fd = client_connect(r.port, 0);
+    snprintf(head, sizeof head,
+             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n"
+             "Connection: close\r\nContent-Length: %zu\r\n\r\n",
+             strlen(json));
+    client_send(fd, head, strlen(head));
+    buf_init(&in, 1 << 20);
+    assert_true(client_read_until(fd, &in, 0, "100 Continue\r\n\r\n"));
+    size_t from = in.n;
+    client_send(fd, json, strlen(json));
+    (void)client_read_until(fd, &in, 0, NULL);
+    assert_true(str_find(buf_str(&in), STR("HTTP/1.1 200"), from) != (size_t)-1);
+    close(fd);
+    buf_deinit(&in);
+    rig_stop(&r);
+}
+
+static void test_pipelining(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in, out;
+    (void)state;
+    engine_script_init(&script);
+    script.prefill_ms = 5;
+    rig_start(&r, &script, NULL);
+    buf_init(&in, 1 << 20);
+    buf_init(&out, 1 << 20);
+    for (int i = 0; i < 3; i++) {
+        char json[128];
+        snprintf(json, sizeof json,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"number %d\"}],\"stream\":%s}", i,
+                 i == 1 ? "true" : "false");
+        buf_printf(&out,
+                   "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                   "X-Request-Id: r%d\r\nContent-Length: %zu\r\n\r\n%s",
+                   i, strlen(json), json);
+    }
+    buf_puts(&out, "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    int fd = client_connect(r.port, 0);
+    assert_true(client_send(fd, out.p, out.n));
+    (void)client_read_until(fd, &in, 0, NULL);
+    close(fd);
+    size_t at = 0;
+    static const char *const order[] = {"r0",     "number 0", "r1",       "number 1",
+                                        "[DONE]", "r2",       "number 2", "{\"status\":\"ok\"}"};
+    for (size_t i = 0; i < T9_COUNT(order); i++) {
+        at = str_find(buf_str(&in), str_from(order[i]), at);
+        assert_true(at != (size_t)-1);
+    }
+    buf_deinit(&in);
+    buf_deinit(&out);
+    rig_stop(&r);
+}
+
+static size_t chat_request_text(char *out, size_t cap, const char *json)
+{
+    return (size_t)snprintf(out, cap,
+                            "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+                            "Content-Length: %zu\r\n\r\n%s",
+                            strlen(json), json);
+}
+
+/* A client that vanishes in the queue, in prefill and in mid-answer, streaming or not. */
+static void hang_up(int queue_ms, int prefill_ms, const char *json, const char *seen_first)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    char text[512];
+    engine_script_init(&script);
+    script.queue_ms = queue_ms;
+    script.prefill_ms = prefill_ms;
+    script.gap_ms = 300;
+    rig_start(&r, &script, NULL);
+    size_t n = chat_request_text(text, sizeof text, json);
+    int fd = client_connect(r.port, 0);
+    assert_true(client_send(fd, text, n));
+    buf_init(&in, 1 << 20);
+    assert_true(wait_live(&r, 1, 2000));
+    if (seen_first)
+        assert_true(client_read_until(fd, &in, 0, seen_first));
+    else
+        clock_sleep_ms(50);
+    uint64_t left_ns = clock_now_ns();
+    close(fd);
+    assert_true(wait_live(&r, 0, 1000));
+    assert_true(scripted_engine_cancels(r.engine) > 0);
+    uint64_t took_ns = scripted_engine_cancel_ns(r.engine) - left_ns;
+    if (took_ns > 100000000u)
+        fail_msg("the hang-up was seen after %.1f ms", (double)took_ns / 1e6);
+    buf_deinit(&in);
+    rig_stop(&r);
+}
+
+static void test_hang_up(void **state)
+{
+    const char *stream = HELLO "\"stream\":true}", *whole = HELLO "\"stream\":false}";
+    (void)state;
+    hang_up(60000, 0, stream, NULL);
+    hang_up(60000, 0, whole, NULL);
+    hang_up(0, 60000, stream, NULL);
+    hang_up(0, 60000, whole, NULL);
+    hang_up(0, 0, stream, "\"content\":\"i\"");
+    hang_up(0, 0, whole, NULL);
+}
+
+static void test_close_at_any_byte(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    char text[512];
+    (void)state;
+    engine_script_init(&script);
+    script.gap_ms = 1;
+    rig_start(&r, &script, NULL);
+    size_t n = chat_request_text(text, sizeof text, HELLO "\"stream\":true}");
+    for (size_t i = 0; i <= n; i++) {
+        int fd = client_connect(r.port, 0);
+        assert_true(client_send(fd, text, i));
+        if (i % 3 == 0) { /* with a reset instead of a goodbye */
+            struct linger hard = {1, 0};
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof hard);
+        }
+        close(fd);
+    }
+    /* And after any number of bytes of the answer. */
+    for (size_t i = 0; i < 60; i++) {
+        char skip[64];
+        int fd = client_connect(r.port, 0);
+        assert_true(client_send(fd, text, n));
+        assert_true(recv(fd, skip, i % sizeof skip + 1, MSG_WAITALL) > 0);
+        close(fd);
+    }
+    assert_true(wait_live(&r, 0, 2000));
+    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    rig_stop(&r);
+}
+
+/* ---- many at once ---- */
+
+struct one_client {
+    uint16_t port;
+    int idx, n_requests;
+    bool ok;
+};
+
+static void *client_main(void *arg)
+{
+    struct one_client *c = arg;
+    c->ok = true;
+    for (int i = 0; i < c->n_requests && c->ok; i++) {
+        char json[256], want[64];
+        struct buf in, body, text;
+        snprintf(want, sizeof want, "client %d says %d \xE6\x97\xA5", c->idx, i);
+        snprintf(json, sizeof json,
+                 "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"stream\":true}", want);
+        client_chat(c->port, json, &in);
+        client_body(&in, &body);
+        stream_text(&body, &text);
+        c->ok = client_status(&in) == 200 && has(&body, "[DONE]") && has(&text, want);
+        buf_deinit(&in);
+        buf_deinit(&body);
+        buf_deinit(&text);
+    }
+    return NULL;
+}
+
+static void test_64_clients(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct one_client c[64];
+    pthread_t t[64];
+    (void)state;
+    engine_script_init(&script);
+    script.prefill_ms = 5;
+    script.gap_ms = 1;
+    rig_start(&r, &script, NULL);
+    for (int i = 0; i < 64; i++) {
+        c[i] = (struct one_client){r.port, i, 3, false};
+        assert_int_equal(pthread_create(&t[i], NULL, client_main, &c[i]), 0);
+    }
+    for (int i = 0; i < 64; i++) {
+        pthread_join(t[i], NULL);
+        assert_true(c[i].ok);
+    }
+    rig_stop(&r);
+}
+
+/* A client that does not read delays nobody, and gets its whole answer when it does. */
+static void test_slow_reader(void **state)
+{
+    enum { REPLY = 200000 };
+    struct engine_script script;
+    struct rig r;
+    struct buf in, body, text;
+    char request[512];
+    (void)state;
+    engine_script_init(&script);
+    int32_t *reply = calloc(REPLY, sizeof *reply);
+    for (int i = 0; i < REPLY; i++)
+        reply[i] = 'a' + i % 26;
+    script.reply = reply;
+    script.n_reply = REPLY;
+    script.max_length = REPLY * 2;
+    rig_start(&r, &script, NULL);
+    size_t n = chat_request_text(request, sizeof request, HELLO "\"stream\":true}");
+    int fd = client_connect(r.port, 2048);
+    assert_true(client_send(fd, request, n));
+    assert_true(wait_live(&r, 1, 2000));
+    assert_true(wait_live(&r, 0, 10000)); /* the engine ended long before the client read */
+    uint64_t begin = clock_now_ns();
+    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    assert_true(clock_now_ns() - begin < 1000000000u);
+    buf_init(&in, (size_t)64 << 20);
+    assert_true(client_read_until(fd, &in, 0, "[DONE]\n\n\r\n0\r\n\r\n"));
+    close(fd);
+    client_body(&in, &body);
+    stream_text(&body, &text);
+    assert_int_equal(text.n, REPLY);
+    for (size_t i = 0; i < text.n; i++)
+        assert_int_equal(text.p[i], 'a' + (int)(i % 26));
+    buf_deinit(&in);
+    buf_deinit(&body);
+    buf_deinit(&text);
+    rig_stop(&r);
+    free(reply);
+}
+
+static void test_keepalive(void **state)
+{
+    struct engine_script script;
+    struct http_params p;
+    struct rig r;
+    struct buf in;
+    (void)state;
+    engine_script_init(&script);
+    script.prefill_ms = 400;
+    http_params_init(&p);
+    p.keepalive_ms = 50;
+    rig_start(&r, &script, &p);
+    client_chat(r.port, HELLO "\"stream\":true}", &in);
+    size_t n = 0;
+    for (size_t at = 0; (at = str_find(buf_str(&in), STR(": keep-alive\n\n"), at)) != (size_t)-1;
+         at++)
+        n++;
+    assert_true(n >= 3 && n <= 9);
+    assert_true(has(&in, "[DONE]"));
+    buf_deinit(&in);
+    rig_stop(&r);
+}
+
+static void *stop_main(void *arg)
+{
+    struct rig *r = arg;
+    clock_sleep_ms(50);
+    http_server_stop(r->server, 5000);
+    return NULL;
+}
+
+static void test_drain(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    pthread_t t;
+    (void)state;
+    engine_script_init(&script);
+    script.prefill_ms = 300;
+    rig_start(&r, &script, NULL);
+    assert_int_equal(pthread_create(&t, NULL, stop_main, &r), 0);
+    client_chat(r.port, HELLO "\"stream\":true}", &in);
+    assert_true(has(&in, "[DONE]"));
+    buf_deinit(&in);
+    pthread_join(t, NULL);
+    int fd = client_connect(r.port, 0);
+    assert_true(fd < 0);
+    scripted_engine_free(r.engine);
+}
+
+static void *impatient_stop_main(void *arg)
+{
+    struct rig *r = arg;
+    assert_true(wait_live(r, 1, 2000));
+    clock_sleep_ms(20);
+    http_server_stop(r->server, 0);
+    return NULL;
+}
+
+static void test_stop_ends_streams(void **state)
+{
+    struct engine_script script;
+    struct rig r;
+    struct buf in;
+    pthread_t t;
+    (void)state;
+    engine_script_init(&script);
+    script.prefill_ms = 60000;
+    rig_start(&r, &script, NULL);
+    assert_int_equal(pthread_create(&t, NULL, impatient_stop_main, &r), 0);
+    client_chat(r.port, HELLO "\"stream\":true}", &in);
+    assert_true(has(&in, "the server is stopping"));
+    assert_false(has(&in, "[DONE]"));
+    buf_deinit(&in);
+    pthread_join(t, NULL);
+    scripted_engine_free(r.engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_routes),
+        cmocka_unit_test(test_foreign_pages),
+        cmocka_unit_test(test_key),
+        cmocka_unit_test(test_configuration),
+        cmocka_unit_test(test_golden),
+        cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_engine_trouble),
+        cmocka_unit_test(test_bodies),
+        cmocka_unit_test(test_pipelining),
+        cmocka_unit_test(test_hang_up),
+        cmocka_unit_test(test_close_at_any_byte),
+        cmocka_unit_test(test_64_clients),
+        cmocka_unit_test(test_slow_reader),
+        cmocka_unit_test(test_keepalive),
+        cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_stop_ends_streams),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,361 @@
+/*
+ * Requests: the field table held against the parser both ways, messages, arrangement for templates,
+ * provenance of special tokens, and the life of a run against a scripted engine.
+ */
+#include "lib/t9test.h"
+
+#include "lib/byte_tokenizer.h"
+#include "lib/scripted_engine.h"
+
+#include "base/clock.h"
+#include "protocol/history.h"
+#include "protocol/models.h"
+#include "protocol/openai_chat.h"
+#include "protocol/run.h"
+
+#define USER "{\"role\":\"user\",\"content\":\"hi\"}"
+
+static t9_status parse(const char *json, struct chat_request *r, struct chat_error *e)
+{
+    memset(e, 0, sizeof *e);
+    chat_request_init(r, 1 << 20);
+    return openai_chat_adapter.parse(str_from(json), false, r, e);
+}
+
+static t9_status parse_field(const char *name, const char *value, struct chat_request *r,
+                             struct chat_error *e)
+{
+    char json[512];
+    snprintf(json, sizeof json, "{\"messages\":[" USER "],\"%s\":%s}", name, value);
+    return parse(json, r, e);
+}
+
+/* Values that each class of field must take or refuse. */
+static void test_table(void **state)
+{
+    static const char *const odd[] = {"true", "17", "\"x\"", "[1]", "{\"a\":1}"};
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    for (size_t i = 0; i < openai_chat_n_fields; i++) {
+        const struct policy_field *f = &openai_chat_fields[i];
+        assert_true(f->note && *f->note);
+        assert_int_equal(f->parse != NULL, f->cls == POLICY_HONOURED || f->cls == POLICY_CLAMPED);
+        for (size_t k = 0; k < i; k++)
+            assert_string_not_equal(f->name, openai_chat_fields[k].name);
+        size_t n_ok = 0;
+        for (size_t k = 0; k < T9_COUNT(odd); k++) {
+            t9_status s = parse_field(f->name, odd[k], &r, &e);
+            n_ok += s == T9_STATUS_OK;
+            if (s != T9_STATUS_OK) {
+                assert_int_equal(t9_status_http(s), 400);
+                assert_non_null(strstr(e.err.msg, f->name));
+                assert_int_equal(strncmp(e.param, f->name, strlen(f->name)), 0);
+            }
+            assert_int_equal(r.n_warnings, 0);
+            chat_request_deinit(&r);
+        }
+        /* No effect takes all, refused takes none of these, the others know their type. */
+        if (f->cls == POLICY_NO_EFFECT)
+            assert_int_equal(n_ok, T9_COUNT(odd));
+        else if (f->cls == POLICY_REFUSED)
+            assert_int_equal(n_ok, 0);
+        else
+            assert_true(n_ok < T9_COUNT(odd));
+        /* null is absent. */
+        t9_status s = parse_field(f->name, "null", &r, &e);
+        assert_int_equal(s, T9_STATUS_OK);
+        chat_request_deinit(&r);
+    }
+}
+
+static void test_neutral_values(void **state)
+{
+    static const char *const fine[][2] = {
+        {"n", "1"},
+        {"tools", "[]"},
+        {"logprobs", "false"},
+        {"logit_bias", "{}"},
+        {"presence_penalty", "0"},
+        {"frequency_penalty", "0.0"},
+        {"store", "false"},
+        {"response_format", "{\"type\":\"text\"}"},
+        {"tool_choice", "\"auto\""},
+    };
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(fine); i++) {
+        assert_int_equal(parse_field(fine[i][0], fine[i][1], &r, &e), T9_STATUS_OK);
+        chat_request_deinit(&r);
+    }
+}
+
+static void test_honoured(void **state)
+{
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    assert_int_equal(
+        parse("{\"messages\":[" USER "],\"temperature\":0.5,\"top_p\":0.25,\"top_k\":-1,"
+              "\"min_p\":0.125,\"seed\":-1,\"max_completion_tokens\":9,\"stop\":[\"a\",\"b\"],"
+              "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"ignore_eos\":true,"
+              "\"model\":\"m\",\"future_field\":[1]}",
+              &r, &e),
+        T9_STATUS_OK);
+    assert_true(r.sampling.temperature == 0.5f && r.sampling.top_p == 0.25f);
+    assert_true(r.sampling.min_p == 0.125f);
+    assert_int_equal(r.sampling.top_k, 0);
+    assert_true(r.has_seed && r.sampling.seed == UINT64_MAX);
+    assert_int_equal(r.max_tokens, 9);
+    assert_int_equal(r.n_stops, 2);
+    assert_true(r.stream && r.include_usage && r.ignore_eos);
+    assert_true(str_eqz(r.model, "m"));
+    assert_int_equal(r.n_warnings, 1);
+    chat_request_deinit(&r);
+
+    struct policy_ctx strict = {&r, &e, true};
+    chat_request_init(&r, 1 << 16);
+    yyjson_doc *doc = NULL;
+    assert_int_equal(json_parse(&doc, STR("{\"future\":1}"), JSON_LIMITS_REQUEST, NULL),
+                     T9_STATUS_OK);
+    assert_int_equal(
+        policy_walk(&strict, openai_chat_fields, openai_chat_n_fields, yyjson_doc_get_root(doc)),
+        T9_STATUS_INVALID);
+    yyjson_doc_free(doc);
+    chat_request_deinit(&r);
+}
+
+static void test_messages(void **state)
+{
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    assert_int_equal(
+        parse(
+            "{\"messages\":[{\"role\":\"developer\",\"content\":[{\"type\":\"text\",\"text\":"
+            "\"a\"},{\"type\":\"text\",\"text\":\"b\"}]},{\"role\":\"assistant\",\"content\":null,"
+            "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+            "\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c1\","
+            "\"content\":\"42\"}]}",
+            &r, &e),
+        T9_STATUS_OK);
+    assert_int_equal(r.n_messages, 3);
+    assert_int_equal(r.messages[0].role, CHAT_ROLE_SYSTEM);
+    assert_true(str_eqz(r.messages[0].content, "a\nb"));
+    assert_false(r.messages[1].has_content);
+
+    struct history h;
+    struct buf b;
+    buf_init(&b, 1 << 16);
+    assert_int_equal(history_arrange(&h, r.messages, r.n_messages,
+                                     (struct history_caps){true, true, true}, NULL),
+                     T9_STATUS_OK);
+    history_write(&h, &b);
+    buf_putc(&b, 0);
+    assert_string_equal(
+        b.p,
+        "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"content\":null,"
+        "\"tool_calls\":[{\"type\":\"function\",\"id\":\"c1\",\"function\":{\"name\":\"f\","
+        "\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"42\","
+        "\"tool_call_id\":\"c1\"}]");
+    buf_deinit(&b);
+    history_deinit(&h);
+    chat_request_deinit(&r);
+}
+
+/* Roles and contents as letters ("s1u2") arranged for a template; the result in the same form. */
+static void arrange(const char *in, struct history_caps caps, const char *want)
+{
+    struct chat_message m[16] = {0};
+    size_t n = strlen(in) / 2;
+    struct history h;
+    char got[512];
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        m[i].role = in[2 * i] == 's'   ? CHAT_ROLE_SYSTEM
+                    : in[2 * i] == 'u' ? CHAT_ROLE_USER
+                                       : CHAT_ROLE_ASSISTANT;
+        m[i].content = (str){in + 2 * i + 1, 1};
+        m[i].has_content = true;
+    }
+    assert_int_equal(history_arrange(&h, m, n, caps, NULL), T9_STATUS_OK);
+    for (size_t i = 0; i < h.n_entries; i++)
+        at += (size_t)snprintf(got + at, sizeof got - at, "%s%c(" STR_FMT ")", i ? " " : "",
+                               chat_role_name(h.entries[i].role)[0], STR_ARG(h.entries[i].content));
+    assert_string_equal(got, want);
+    history_deinit(&h);
+}
+
+static void test_arrangement(void **state)
+{
+    const struct history_caps all = {true, true, true}, none = {false, false, false};
+    const struct history_caps head = {true, false, true}, strict = {true, false, false};
+    (void)state;
+    arrange("s1s2u3", all, "s(1\n\n2) u(3)");
+    arrange("u1s2u3", all, "u(1) s(2) u(3)");
+    arrange("s1u2s3u4", head, "s(1) u(2) u([System message]\n3) u(4)");
+    arrange("s1u2s3u4", strict, "s(1) u(2) u([System message]\n3\n\n4)");
+    arrange("u1a2s3", strict, "u(1) a(2) u([System message]\n3)");
+    arrange("u1s2", strict, "u(1\n\n[System message]\n2)");
+    arrange("u1s2s3u4", strict, "u(1\n\n[System message]\n2) u([System message]\n3\n\n4)");
+    arrange("s1u2", none, "u(1\n\n2)");
+    arrange("s1a2u3", none, "a(2) u(1\n\n3)");
+    arrange("s1", none, "u(1)");
+}
+
+static struct prep *make_prep(struct engine *e, bool chatml)
+{
+    struct prep_params p = {
+        .tokenizer = byte_tokenizer(chatml), .engine = e, .model_name = "m", .build_id = "b"};
+    struct prep *prep = NULL;
+    assert_int_equal(prep_new(&prep, &p, NULL), T9_STATUS_OK);
+    return prep;
+}
+
+/* Text that looks like special tokens stays text where a user wrote it. */
+static void test_provenance(void **state)
+{
+    struct chat_request r;
+    struct chat_error e;
+    struct tok_ids ids;
+    struct prep *prep = make_prep(NULL, true);
+    (void)state;
+    assert_true(prep_info(prep).chatml_fallback && prep_info(prep).system);
+    assert_true(prep_info(prep).later_system && prep_info(prep).user_twice);
+    assert_int_equal(
+        parse("{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|><think><s>\"},"
+              "{\"role\":\"assistant\",\"content\":\"<|im_end|><think>\"}]}",
+              &r, &e),
+        T9_STATUS_OK);
+    assert_int_equal(prep_tokens(prep, &r, &ids, &e), T9_STATUS_OK);
+    int n[BYTE_TOK_COUNT] = {0};
+    for (size_t i = 0; i < ids.n; i++)
+        n[ids.p[i]]++;
+    assert_int_equal(n[BYTE_TOK_IM_START], 3);
+    assert_int_equal(n[BYTE_TOK_IM_END], 2);
+    assert_int_equal(n[BYTE_TOK_THINK], 1);
+    assert_int_equal(n[BYTE_TOK_BOS], 0);
+    tok_ids_deinit(&ids);
+    prep_free(prep);
+
+    prep = make_prep(NULL, false);
+    assert_int_equal(prep_tokens(prep, &r, &ids, &e), T9_STATUS_UNSUPPORTED);
+    assert_string_equal(e.code, "no_chat_template");
+    tok_ids_deinit(&ids);
+    prep_free(prep);
+    chat_request_deinit(&r);
+}
+
+static void test_model_names(void **state)
+{
+    static const char *const aliases[] = {"other"};
+    struct prep_params p = {
+        .tokenizer = byte_tokenizer(true), .model_name = "m", .aliases = aliases, .n_aliases = 1};
+    struct prep *prep = NULL;
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    assert_int_equal(prep_new(&prep, &p, NULL), T9_STATUS_OK);
+    chat_request_init(&r, 1 << 16);
+    assert_int_equal(prep_check_model(prep, &r, &e), T9_STATUS_OK);
+    r.model = STR("other");
+    assert_int_equal(prep_check_model(prep, &r, &e), T9_STATUS_OK);
+    r.model = STR("gpt-5");
+    assert_int_equal(prep_check_model(prep, &r, &e), T9_STATUS_NOT_FOUND);
+    assert_string_equal(e.param, "model");
+    prep_free(prep);
+    p.any_model = true;
+    assert_int_equal(prep_new(&prep, &p, NULL), T9_STATUS_OK);
+    assert_int_equal(prep_check_model(prep, &r, &e), T9_STATUS_OK);
+    assert_int_equal(r.n_warnings, 1);
+    prep_free(prep);
+    chat_request_deinit(&r);
+}
+
+static void on_wake(void *ctx)
+{
+    atomic_fetch_add((atomic_int *)ctx, 1);
+}
+
+/* A stop string ends the answer and cancels the request. */
+static void test_run_stop(void **state)
+{
+    static const char text[] = "one two three four";
+    int32_t reply[sizeof text];
+    struct engine_script script;
+    struct chat_run *run = NULL;
+    struct chat_error e = {0};
+    struct buf got;
+    atomic_int wakes = 0;
+    (void)state;
+    for (size_t i = 0; i < sizeof text; i++)
+        reply[i] = (unsigned char)text[i];
+    engine_script_init(&script);
+    script.reply = reply;
+    script.n_reply = (int32_t)sizeof text - 1;
+    script.gap_ms = 3;
+    struct engine *engine = scripted_engine_new(&script);
+    struct prep *prep = make_prep(engine, true);
+    struct chat_run_hooks hooks = {on_wake, &wakes, NULL};
+    assert_int_equal(chat_run_new(&run, prep, &openai_chat_adapter, hooks, clock_now_ns(), NULL),
+                     T9_STATUS_OK);
+    assert_int_equal(chat_run_start(run, STR("{\"messages\":[" USER "],\"stop\":\" three\"}"), &e),
+                     T9_STATUS_OK);
+    buf_init(&got, 1 << 16);
+    struct chat_event ev = {0};
+    bool let_go = false;
+    int taken = 0;
+    while (!let_go || ev.kind != CHAT_EVENT_END) {
+        for (; taken < atomic_load(&wakes); taken++)
+            let_go |= chat_run_notified(run);
+        if (ev.kind == CHAT_EVENT_END)
+            continue;
+        ev = chat_run_next(run);
+        if (ev.kind == CHAT_EVENT_TEXT)
+            buf_puts_str(&got, ev.text);
+        assert_int_not_equal(ev.kind, CHAT_EVENT_ERROR);
+    }
+    assert_int_equal(ev.finish, FINISH_REASON_STOP);
+    assert_int_equal(ev.usage.n_completion, strlen("one two three"));
+    assert_true(str_eqz(buf_str(&got), "one two"));
+    assert_int_equal(scripted_engine_cancels(engine), 1);
+    buf_deinit(&got);
+    chat_run_free(run);
+    prep_free(prep);
+    scripted_engine_free(engine);
+}
+
+static void test_capabilities_are_json(void **state)
+{
+    struct prep *prep = make_prep(NULL, true);
+    struct capabilities c = {"1", "b", "n", true};
+    struct buf b;
+    yyjson_doc *doc = NULL;
+    (void)state;
+    buf_init(&b, 1 << 20);
+    capabilities_write(prep, &c, &b);
+    assert_int_equal(json_parse(&doc, buf_str(&b), JSON_LIMITS_REQUEST, NULL), T9_STATUS_OK);
+    yyjson_val *fields = json_get(
+        json_get(json_get(yyjson_doc_get_root(doc), "protocols"), "openai_chat"), "fields");
+    assert_int_equal(yyjson_arr_size(fields), openai_chat_n_fields);
+    yyjson_doc_free(doc);
+    buf_deinit(&b);
+    prep_free(prep);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_honoured),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_arrangement),
+        cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_model_names),
+        cmocka_unit_test(test_run_stop),
+        cmocka_unit_test(test_capabilities_are_json),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
