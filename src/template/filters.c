@@ -534,16 +534,22 @@ static bool json_separators(struct rctx *c, struct val v, struct json_style *st)
 static bool f_tojson(struct rctx *c, struct val self, struct cargs *a, struct val *out)
 {
     struct json_style st = {.ascii = val_truth(a->pos[0]), .sort_keys = val_truth(a->pos[3])};
-    struct val indent, item, key;
+    struct val indent;
     if (val_given(a->pos[1])) {
         if (!indent_text(c, a->pos[1], &indent))
             return false;
         st.indent = indent.s;
+        if (a->pos[1].kind != V_STR &&
+            !(st.indent = jstr_new(c, indent.s->p, indent.s->n, JINJA_ORIGIN_USER)))
+            return false;
     }
-    if (!val_str(c, st.indent ? "," : ", ", &item) || !val_str(c, ": ", &key))
+    /* what the template did not write itself is part of the value */
+    struct jstr *item = jstr_new(c, ", ", st.indent ? 1 : 2, JINJA_ORIGIN_USER);
+    struct jstr *key = jstr_new(c, ": ", 2, JINJA_ORIGIN_USER);
+    if (!item || !key)
         return false;
-    st.item_sep = item.s;
-    st.key_sep = key.s;
+    st.item_sep = item;
+    st.key_sep = key;
     struct sb b;
     sb_init(c, &b, c->limits.max_memory_bytes);
     return json_separators(c, a->pos[2], &st) && text_json(&b, self, &st) && sb_finish(&b, out);

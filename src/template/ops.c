@@ -290,8 +290,9 @@ static const struct fn *method_of(struct val obj, str name)
     switch (obj.kind) {
     case V_STR: return fn_find(str_methods, name);
     case V_MAP: return fn_find(map_methods, name);
-    case V_LIST:
-    case V_TUPLE: return fn_find(list_methods, name);
+    case V_LIST: return fn_find(list_methods, name);
+    case V_TUPLE:
+    case V_RANGE: return str_eqz(name, "copy") ? NULL : fn_find(list_methods, name);
     case V_LOOP: return fn_find(loop_methods, name);
     case V_CYCLER: return fn_find(cycler_methods, name);
     default: return NULL;
