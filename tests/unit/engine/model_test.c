@@ -13,8 +13,8 @@
 
 enum {
     N_REQUESTS = 8,
-    PROMPT_MAX = 150,
-    REPLY_MAX = 40,
+    PROMPT_MAX = 100,
+    REPLY_MAX = 24,
     POSITIONS = PROMPT_MAX + REPLY_MAX + 1,
 };
 
@@ -221,7 +221,7 @@ static void eval_equals_engine(const struct loaded *l, const struct job *jobs, k
 
 static void same_bits(const char *name, const char *backend, kv_type type)
 {
-    static const int32_t steps[] = {1, 7, 32, 256};
+    static const int32_t steps[] = {1, 32, 256, 7};
     static struct job solo[N_REQUESTS], jobs[N_REQUESTS];
     static struct row_hashes solo_rows, rows;
     struct loaded l;
@@ -233,12 +233,13 @@ static void same_bits(const char *name, const char *backend, kv_type type)
     memcpy(jobs, solo, sizeof jobs);
     run_jobs(&l, solo, 256, false, type, &solo_rows);
     eval_equals_engine(&l, solo, type, &solo_rows);
-    for (int i = 0; i < 4; i++) {
+    bool is_cpu = strcmp(backend, "cpu") == 0;
+    for (int i = is_cpu ? 0 : 3; i < 4; i++) { /* the others are slow */
         run_jobs(&l, jobs, steps[i], true, type, &rows);
         assert_same(solo, &solo_rows, jobs, &rows);
     }
     unload(&l);
-    for (int threads = 2; threads <= 4 && strcmp(backend, "cpu") == 0; threads++) {
+    for (int threads = 2; is_cpu && threads <= 4; threads++) {
         assert_true(load(&l, name, backend, threads));
         run_jobs(&l, jobs, 32, true, type, &rows);
         assert_same(solo, &solo_rows, jobs, &rows);
@@ -255,6 +256,10 @@ static void ref_llama(void **state)
 static void canon_llama(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    /* Scalar and on one thread: minutes there, and nothing to find. */
+    skip();
+#endif
     same_bits("llama", "canon", KV_TYPE_F16);
 }
 
