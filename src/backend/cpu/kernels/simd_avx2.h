@@ -167,6 +167,20 @@ FN vi vi_or(vi a, vi b)
 }
 #define vi_shl(a, n) _mm256_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm256_srli_epi32((a), (n))
+FN vi vi_shr_by(vi a, int n)
+{
+    return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n));
+}
+/* Bits n and n + 1 of each byte to bits 4 and 5. */
+FN vi vi_bit_to_4(vi a, int n)
+{
+    vi low = _mm256_and_si256(vi_shr_by(a, n), _mm256_set1_epi32(0x03030303));
+    return _mm256_slli_epi32(low, 4);
+}
+FN vi vi_or_and(vi a, vi b, vi c)
+{
+    return _mm256_or_si256(a, _mm256_and_si256(b, c));
+}
 FN vi vi_load_u8(const void *p)
 {
     return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
@@ -181,11 +195,11 @@ FN vi vi_dot16(vi acc, vi a, vi b)
 }
 
 /* A pair of products is at most 2 * 127 * w_max; as many of them as fit are added in int16. */
-FN vi vi_dot(const vi *w, const int8_t *a, const int n, const int w_max)
+FN vi vi_dot(vi init, const vi *w, const int8_t *a, const int n, const int w_max)
 {
     const int fit = w_max <= 15 ? 8 : w_max <= 31 ? 4 : 2;
     const vi ones = _mm256_set1_epi16(1);
-    vi s = _mm256_setzero_si256();
+    vi s = init;
 #pragma GCC unroll 8
     for (int g = 0; g < n; g += fit) {
         vi s16 = _mm256_maddubs_epi16(w[g], vi_load1(a + 4 * g));

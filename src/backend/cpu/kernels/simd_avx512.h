@@ -174,6 +174,19 @@ FN vi vi_or(vi a, vi b)
 }
 #define vi_shl(a, n) _mm512_slli_epi32((a), (n))
 #define vi_shr(a, n) _mm512_srli_epi32((a), (n))
+FN vi vi_shr_by(vi a, int n)
+{
+    return _mm512_srlv_epi32(a, _mm512_set1_epi32(n));
+}
+/* Bits n, n + 1, ... of each byte to bits 4, 5, ...; other bits hold anything. */
+FN vi vi_bit_to_4(vi a, int n)
+{
+    return _mm512_rolv_epi32(a, _mm512_set1_epi32(4 - n));
+}
+FN vi vi_or_and(vi a, vi b, vi c)
+{
+    return _mm512_ternarylogic_epi32(a, b, c, 0xf8);
+} /* a | b & c */
 /* VL bytes to int32 lanes. */
 FN vi vi_load_u8(const void *p)
 {
@@ -189,12 +202,12 @@ FN vi vi_dot16(vi acc, vi a, vi b)
     return _mm512_dpwssd_epi32(acc, a, b);
 }
 
-/* Sums of 4n products of unsigned weights (n words of each lane) and signed activations at `a`.
- * `w_max` is the largest weight. */
-FN vi vi_dot(const vi *w, const int8_t *a, const int n, const int w_max)
+/* init + sums of 4n products of unsigned weights (n words of each lane) and signed activations at
+ * `a`. `w_max` is the largest weight. */
+FN vi vi_dot(vi init, const vi *w, const int8_t *a, const int n, const int w_max)
 {
     (void)w_max;
-    vi s = _mm512_setzero_si512();
+    vi s = init;
 #pragma GCC unroll 8
     for (int g = 0; g < n; g++)
         s = _mm512_dpbusd_epi32(s, w[g], vi_load1(a + 4 * g));
