@@ -122,6 +122,12 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
         return st;
     }
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    int32_t wanted = p->max_length > 0 ? p->max_length : e->info->context_length;
+    if (wanted > e->max_length)
+        LOG_WARN(
+            "engine",
+            "a request may have %d tokens, not %d: the KV cache budget of %llu MB holds no more",
+            e->max_length, wanted, (unsigned long long)(p->kv_bytes >> 20));
     LOG_INFO(
         "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
         e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
