@@ -113,8 +113,8 @@ void op_matmul(struct cx *cx, const struct view *dst, struct view src,
                const struct weight *const *w, int n)
 {
     struct op op = {.kind = OP_MATMUL, .n_src = 1};
-    int n_used = n > OP_DST_MAX ? OP_DST_MAX : n;
-    op.n_dst = op.n_w = n == n_used && n > 0 ? (uint8_t)n : 0; /* 0 fails the check */
+    int n_used = n > 0 && n <= OP_DST_MAX ? n : 0; /* 0 fails the check */
+    op.n_dst = op.n_w = (uint8_t)n_used;
     for (int k = 0; k < n_used; k++) {
         op.dst[k] = dst[k];
         op.w[k] = w[k];
