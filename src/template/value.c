@@ -151,6 +151,8 @@ bool val_cmp(struct rctx *c, struct val a, struct val b, int *out)
         *out = (order > 0) - (order < 0);
         return rt_charge(c, a.s->n / 64);
     }
+    if (a.kind == V_VIEW && b.kind == V_VIEW)
+        return rt_fail(c, T9_STATUS_UNSUPPORTED, "order of dict views is not supported");
     if (!val_is_listlike(a) || a.kind != b.kind)
         return rt_fail(c, T9_STATUS_INVALID, "can't order %s and %s", val_type_name(a),
                        val_type_name(b));
@@ -320,8 +322,9 @@ bool val_seq(struct rctx *c, struct val v, struct seq *out)
         *out = (struct seq){.n = v.range->n, .start = v.range->start, .step = v.range->step};
         return true;
     case V_GEN:
-        *out = (struct seq){.items = v.gen->items.items + v.gen->pos,
-                            .n = v.gen->items.n - v.gen->pos};
+        if (v.gen->pos < v.gen->items.n)
+            *out = (struct seq){.items = v.gen->items.items + v.gen->pos,
+                                .n = v.gen->items.n - v.gen->pos};
         v.gen->pos = v.gen->items.n;
         return true;
     default: return rt_fail(c, T9_STATUS_INVALID, "%s is not iterable", val_type_name(v));

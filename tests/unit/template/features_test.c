@@ -2,7 +2,7 @@
 #include "render.h"
 
 #define ARGS                                                                                       \
-    "{\"s\":\"Hello, W\\u00f6rld\",\"n\":7,\"l\":[3,1,2],\"d\":{\"b\":1,\"a\":[1,2]},"                \
+    "{\"s\":\"Hello, W\\u00f6rld\",\"n\":7,\"l\":[3,1,2],\"d\":{\"b\":1,\"a\":[1,2]},"             \
     "\"rows\":[{\"n\":\"x\",\"v\":3},{\"n\":\"y\",\"v\":1}],\"nil\":null,\"f\":2.5}"
 
 struct pair {
@@ -40,7 +40,8 @@ static void numbers(void **state)
     static const struct pair p[] = {
         {"{{ 0.1 + 0.2 }} {{ 1e16 }} {{ 1e15 }} {{ 1e-5 }} {{ 5e-324 }}",
          "0.30000000000000004 1e+16 1000000000000000.0 1e-05 5e-324"},
-        {"{{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }}", "-4 2 -2 3.0 0.5"},
+        {"{{ -7 // 2 }} {{ -7 % 3 }} {{ 7 % -3 }} {{ 7.5 // 2 }} {{ -7.5 % 2 }}",
+         "-4 2 -2 3.0 0.5"},
         {"{{ 7 / 2 }} {{ 4 / 2 }} {{ 2 ** 10 }} {{ 2 ** -1 }}", "3.5 2.0 1024 0.5"},
         {"{{ true + true }} {{ 1 == 1.0 }} {{ 1 < 2 < 3 }} {{ 1 < 3 < 2 }}", "2 True True False"},
         {"{{ 9223372036854775807 }} {{ 0x1f }} {{ 1_000 }}", "9223372036854775807 31 1000"},
@@ -59,11 +60,13 @@ static void strings(void **state)
     (void)state;
     static const struct pair p[] = {
         {"{{ s[7] }}{{ s[-1] }}{{ s[7:9] }}{{ s[::-1] }}|{{ s | length }}",
-         "WdW\xc3\xb6" "dlr\xc3\xb6W ,olleH|12"},
+         "WdW\xc3\xb6"
+         "dlr\xc3\xb6W ,olleH|12"},
         {"{{ 'a,b,,c'.split(',') }}{{ ' a  b '.split() }}{{ 'a b c'.split(' ', 1) }}",
          "['a', 'b', '', 'c']['a', 'b']['a', 'b c']"},
         {"{{ 'xxabxx'.strip('x') }}{{ '\xc2\xa0 a '.strip() }}{{ 'ab'.lstrip('a') }}", "abab"},
-        {"{{ 'stra\xc3\x9f" "e'.upper() }} {{ '\xce\xa3\xce\x91\xce\xa3'.lower() }}",
+        {"{{ 'stra\xc3\x9f"
+         "e'.upper() }} {{ '\xce\xa3\xce\x91\xce\xa3'.lower() }}",
          "STRASSE \xcf\x83\xce\xb1\xcf\x82"},
         {"{{ \"it's\" | title }} {{ \"it's\".title() }}", "It's It'S"},
         {"{{ ['a', \"it's\", 'q\"', '\\n\\x7f\\u200b'] }}",
@@ -81,7 +84,8 @@ static void containers(void **state)
 {
     (void)state;
     static const struct pair p[] = {
-        {"{{ l | sort }}{{ l[1:] }}{{ l + [4] }}{{ 3 in l }}{{ (1,) }}", "[1, 2, 3][1, 2][3, 1, 2, 4]True(1,)"},
+        {"{{ l | sort }}{{ l[1:] }}{{ l + [4] }}{{ 3 in l }}{{ (1,) }}",
+         "[1, 2, 3][1, 2][3, 1, 2, 4]True(1,)"},
         {"{{ d.b }}{{ d['a'] }}{{ d.get('z') }}{{ d.get('z', 4) }}{{ d.items() | list }}",
          "1[1, 2]None4[('b', 1), ('a', [1, 2])]"},
         {"{{ d | dictsort }}{{ d.keys() }}{{ d | length }}",
@@ -192,8 +196,9 @@ static void mentions(void **state)
     (void)state;
     struct jinja_template *t;
     struct t9_err err;
-    assert_int_equal(jinja_parse(&t, STR("{% if tools %}{{ m.thinking }}{{ m['reasoning'] }}{% endif %}"
-                                         "{{ m.get('key', x) }} text"),
+    assert_int_equal(jinja_parse(&t,
+                                 STR("{% if tools %}{{ m.thinking }}{{ m['reasoning'] }}{% endif %}"
+                                     "{{ m.get('key', x) }} text"),
                                  &err),
                      T9_STATUS_OK);
     assert_true(jinja_mentions(t, "tools"));
@@ -208,9 +213,9 @@ static void mentions(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(white_space), cmocka_unit_test(numbers),    cmocka_unit_test(strings),
-        cmocka_unit_test(containers),  cmocka_unit_test(json),       cmocka_unit_test(statements),
-        cmocka_unit_test(undefined),   cmocka_unit_test(refusals),   cmocka_unit_test(mentions),
+        cmocka_unit_test(white_space), cmocka_unit_test(numbers),  cmocka_unit_test(strings),
+        cmocka_unit_test(containers),  cmocka_unit_test(json),     cmocka_unit_test(statements),
+        cmocka_unit_test(undefined),   cmocka_unit_test(refusals), cmocka_unit_test(mentions),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,7 +41,8 @@ static int check_template(const char *name, str source, yyjson_val *cases, yyjso
     {
         struct jinja_output out;
         str text = json_str(yyjson_obj_get(want, "text"));
-        t9_status s = jinja_render(t, yyjson_obj_get(cases, yyjson_get_str(k)), NULL, &env, &out, &err);
+        t9_status s =
+            jinja_render(t, yyjson_obj_get(cases, yyjson_get_str(k)), NULL, &env, &out, &err);
         bool ok = s == T9_STATUS_OK ? text.p && str_eq(text, buf_str(&out.text)) : !text.p;
         if (!ok)
             print_error("%s, %s: %s\n", name, yyjson_get_str(k),

@@ -26,12 +26,16 @@ static void expect_too_large(const char *source)
 static void steps(void **state)
 {
     (void)state;
-    expect_too_large("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}");
+    expect_too_large(
+        "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}");
     expect_too_large("{{ range(1000000000) }}");
     expect_too_large("{% for a in range(90000) %}{{ range(99999) | sum }}{% endfor %}");
-    expect_too_large("{% for a in range(9000) %}{{ range(9000) | list | sort | length }}{% endfor %}");
-    expect_too_large("{% set a = 'x' * 500000 %}{% for i in range(99999) %}{{ a.find('y') }}{% endfor %}");
-    expect_too_large("{% set a = 'x' * 500000 %}{% for i in range(99999) %}{{ a | upper | length }}{% endfor %}");
+    expect_too_large(
+        "{% for a in range(9000) %}{{ range(9000) | list | sort | length }}{% endfor %}");
+    expect_too_large(
+        "{% set a = 'x' * 500000 %}{% for i in range(99999) %}{{ a.find('y') }}{% endfor %}");
+    expect_too_large("{% set a = 'x' * 500000 %}{% for i in range(99999) %}{{ a | upper | length "
+                     "}}{% endfor %}");
 }
 
 static void memory(void **state)
@@ -81,16 +85,17 @@ static void nesting(void **state)
     nested_source("{% if true %}", "x", "{% endif %}", 10000);
     nested_source("{% for a in [1] %}", "x", "{% endfor %}", 10000);
     expect_too_large("{% macro f(n) %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}");
-    expect_too_large("{% macro f() %}{% call f() %}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}");
+    expect_too_large(
+        "{% macro f() %}{% call f() %}{% endcall %}{{ caller }}{% endmacro %}{{ f() }}");
     expect_too_large("{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}");
     expect_too_large("{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}");
     expect_too_large("{% set ns = namespace(a=[]) %}{% for i in range(5000) %}"
                      "{% set ns.a = [ns.a] %}{% endfor %}{{ ns.a | tojson }}");
     struct buf b;
     static const char *const shapes[][3] = {
-        {"(", "1", ")"}, {"[", "1", "]"}, {"-", "1", ""},    {"not ", "1", ""},
-        {"", "1", "+1"}, {"", "x", ".a"}, {"", "x", "[0]"},  {"", "x", "|upper"},
-        {"1 if 1 else ", "1", ""},        {"{1:", "1", "}"}, {"1 ** ", "1", ""}};
+        {"(", "1", ")"},           {"[", "1", "]"},   {"-", "1", ""},    {"not ", "1", ""},
+        {"", "1", "+1"},           {"", "x", ".a"},   {"", "x", "[0]"},  {"", "x", "|upper"},
+        {"1 if 1 else ", "1", ""}, {"{1:", "1", "}"}, {"1 ** ", "1", ""}};
     for (size_t i = 0; i < T9_COUNT(shapes); i++) {
         buf_init(&b, 8 << 20);
         buf_puts(&b, "{{ ");
@@ -107,8 +112,9 @@ static void nesting(void **state)
 static void deep_but_allowed(void **state)
 {
     (void)state;
-    expect_text("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ f(60) }}",
-                NULL, "end");
+    expect_text(
+        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% else %}end{% endif %}{% endmacro %}{{ f(60) }}",
+        NULL, "end");
     expect_error("{% macro f(n) %}{% if n %}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(100000) }}",
                  NULL, T9_STATUS_TOO_LARGE, "levels");
 }
@@ -132,8 +138,9 @@ static void append_is_linear(void **state)
     (void)state;
     struct jinja_output out;
     struct t9_err err = {0};
-    const char *source = "{% set ns = namespace(a='') %}{% for i in range(9) %}{% for j in range(60000) %}"
-                         "{% set ns.a = ns.a + 'x' %}{% endfor %}{% endfor %}{{ ns.a | length }}";
+    const char *source =
+        "{% set ns = namespace(a='') %}{% for i in range(9) %}{% for j in range(60000) %}"
+        "{% set ns.a = ns.a + 'x' %}{% endfor %}{% endfor %}{{ ns.a | length }}";
     if (render_full(str_from(source), NULL, NULL, NULL, &out, &err) != T9_STATUS_OK)
         fail_msg("%s", err.msg);
     assert_true(str_eqz(buf_str(&out.text), "540000"));
@@ -143,14 +150,16 @@ static void append_is_linear(void **state)
 static void out_of_memory(void **state)
 {
     (void)state;
-    const char *source = "{% macro m(a) %}<{{ a }}>{% endmacro %}{% for x in l %}{{ m(x) }}{% endfor %}";
+    const char *source =
+        "{% macro m(a) %}<{{ a }}>{% endmacro %}{% for x in l %}{{ m(x) }}{% endfor %}";
     bool done = false;
     for (uint64_t n = 1; !done && n < 500; n++) {
         struct jinja_output out = {0};
         struct jinja_template *t = NULL;
         struct t9_err err = {0};
         yyjson_doc *doc;
-        assert_int_equal(json_parse(&doc, STR("{\"l\":[\"a\",\"b\"]}"), JSON_LIMITS_REQUEST, &err), 0);
+        assert_int_equal(json_parse(&doc, STR("{\"l\":[\"a\",\"b\"]}"), JSON_LIMITS_REQUEST, &err),
+                         0);
         mem_test_fail_nth(n);
         t9_status s = jinja_parse(&t, str_from(source), &err);
         if (s == T9_STATUS_OK)
@@ -193,11 +202,14 @@ static void many_threads(void **state)
     struct t9_err err;
     pthread_t threads[4];
     struct job jobs[4];
-    assert_int_equal(jinja_parse(&t, STR("{% macro m(a) %}<{{ a | upper }}>{% endmacro %}{{ m(s) }}{{ [1] }}"
-                                         "{{ l | sum }}{{ 'a' + 'b' + '\xc3\xa9' }}"),
-                                 &err),
-                     T9_STATUS_OK);
-    assert_int_equal(json_parse(&doc, STR("{\"s\":\"s\",\"l\":[1,2,3]}"), JSON_LIMITS_REQUEST, &err), 0);
+    assert_int_equal(
+        jinja_parse(&t,
+                    STR("{% macro m(a) %}<{{ a | upper }}>{% endmacro %}{{ m(s) }}{{ [1] }}"
+                        "{{ l | sum }}{{ 'a' + 'b' + '\xc3\xa9' }}"),
+                    &err),
+        T9_STATUS_OK);
+    assert_int_equal(
+        json_parse(&doc, STR("{\"s\":\"s\",\"l\":[1,2,3]}"), JSON_LIMITS_REQUEST, &err), 0);
     for (int i = 0; i < 4; i++) {
         jobs[i] = (struct job){t, yyjson_doc_get_root(doc), false};
         assert_int_equal(pthread_create(&threads[i], NULL, work, &jobs[i]), 0);

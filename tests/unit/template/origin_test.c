@@ -67,7 +67,8 @@ static void methods(void **state)
     expect_origins("{{ (u ~ '\\n' ~ u) | indent(1) }}", "uSEr\n uSEr", "uuuuttuuuu");
     expect_origins("{{ ('<' ~ d.k) | e }}", "&lt;w", "ttttu");
     expect_origins("{{ u | default('t') }}{{ nope | default('t') }}", "uSErt", "uuuut");
-    expect_origins("{{ l | first }}{{ l | last }}{{ l | sort(reverse=true) | first }}", "uvv", "uuu");
+    expect_origins("{{ l | first }}{{ l | last }}{{ l | sort(reverse=true) | first }}", "uvv",
+                   "uuu");
     expect_origins("{{ u | truncate(3, true, '..', 0) }}", "u..", "utt");
 }
 
@@ -87,8 +88,9 @@ static void captures(void **state)
     (void)state;
     expect_origins("{% set x %}<{{ u }}>{% endset %}{{ x }}", "<uSEr>", "tuuuut");
     expect_origins("{% macro m(a) %}<{{ a }}>{% endmacro %}{{ m(u) | upper }}", "<USER>", "tuuuut");
-    expect_origins("{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}{{ u }}.{% endcall %}",
-                   "<uSEr.>", "tuuuutt");
+    expect_origins(
+        "{% macro m() %}<{{ caller() }}>{% endmacro %}{% call m() %}{{ u }}.{% endcall %}",
+        "<uSEr.>", "tuuuutt");
     expect_origins("{% filter upper %}a{{ u }}{% endfilter %}", "AUSER", "tuuuu");
     expect_origins("{{ strftime_now('%Y') }}", "2026", "tttt");
 }
@@ -117,8 +119,8 @@ static void caller_classes(void **state)
     struct jinja_env env = {.origin = by_first_letter};
     expect_origins_with("{{ x }}{{ y }}{{ z }}.", "{\"x\":\"ab\",\"y\":\"tb\",\"z\":\"ub\"}", &env,
                         "abtbub.", "aattuut");
-    expect_origins_with("{{ (x + z + y) | upper }}", "{\"x\":\"ab\",\"y\":\"tb\",\"z\":\"ub\"}", &env,
-                        "ABUBTB", "aauutt");
+    expect_origins_with("{{ (x + z + y) | upper }}", "{\"x\":\"ab\",\"y\":\"tb\",\"z\":\"ub\"}",
+                        &env, "ABUBTB", "aauutt");
     expect_origins_with("{{ [x] | tojson }}", "{\"x\":\"ab\"}", &env, "[\"ab\"]", "uuaauu");
 }
 
