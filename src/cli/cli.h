@@ -121,8 +121,9 @@ int cli_interrupts(void);
 void cli_interrupts_clear(void);
 /* Sleeps until the first interrupt; from then on another one ends the program at once. */
 void cli_interrupt_wait(void);
-/* Installs the handlers (no SA_RESTART: a blocked read returns) and ignores SIGPIPE. */
-void cli_signals_init(void);
+/* Ignores SIGPIPE; with `watch_interrupts`, SIGINT and SIGTERM count (no SA_RESTART: a blocked read
+ * returns), else they end the program. */
+void cli_signals_init(bool watch_interrupts);
 
 /* Machine and build, for --version --json and every benchmark (decision D16). Writes the members
  * "version", "build", "machine" of a JSON object without braces. */

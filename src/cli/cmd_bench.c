@@ -27,23 +27,46 @@ struct cell {
     uint64_t text_hash; /* of all sequences' tokens, equal in every run */
 };
 
+struct round;
+
 /* One sequence: its request and the engine's time of each token. */
 struct lane {
+    struct round *round;
     struct request *req;
     int32_t *prompt;
     uint64_t *token_ns;
-    int32_t n_seen;
+    int32_t n_seen;     /* tokens stamped so far */
+    int32_t n_together; /* of them, those since all lanes decode */
 };
 
-/* Engine thread: stamps what is new. */
+/* The lanes of one run. They start one after another, so each may go on until all of them have
+ * decoded together for as long as the cell asks; then the rest is cancelled. */
+struct round {
+    struct engine *engine;
+    struct lane *lanes;
+    int32_t n, decode;
+    bool together;
+};
+
+/* Engine thread: stamps what is new, ends the round when it has been long enough. */
 static void on_tokens(void *ctx, struct request *req)
 {
     struct lane *l = ctx;
+    struct round *round = l->round;
     uint64_t now = clock_now_ns();
     int32_t n = atomic_load(&req->n_tokens);
+    l->n_together += round->together ? n - l->n_seen : 0;
     while (l->n_seen < n)
         l->token_ns[l->n_seen++] = now;
     atomic_store(&req->notified, false);
+    int32_t n_started = 0, n_enough = 0;
+    for (int32_t i = 0; i < round->n; i++) {
+        n_started += round->lanes[i].n_seen > 0;
+        n_enough += round->lanes[i].n_together >= round->decode;
+    }
+    round->together = n_started == round->n;
+    for (int32_t i = 0; i < round->n && round->decode > 0 && n_enough == round->n; i++)
+        engine_cancel(round->engine, round->lanes[i].req);
 }
 
 /* Deterministic ids spread over the vocabulary, other for each sequence so that no prefix is
@@ -64,17 +87,30 @@ static void lane_free(struct lane *l)
     mem_free(l->token_ns);
 }
 
-static t9_status lane_init(struct lane *l, const struct cell *c, int32_t idx, int32_t n_vocab,
-                           struct t9_err *err)
+/* Tokens that a lane may give: what the cell counts, and what passes until the others' prompts have
+ * been read, at worst one row a step. */
+static int32_t lane_tokens(const struct round *round, const struct cell *c, int32_t n_prompt)
 {
-    int32_t n_tokens = c->decode > 0 ? c->decode + 1 : 1;
+    if (c->decode == 0)
+        return 1;
+    int64_t wait = c->batch > 1 ? (int64_t)n_prompt * c->batch + 2 * c->batch : 0;
+    int32_t room = engine_max_tokens(round->engine, n_prompt);
+    int64_t n = c->decode + 1 + wait;
+    return n > room && c->decode + 1 <= room ? room : (int32_t)(n < INT32_MAX ? n : INT32_MAX);
+}
+
+static t9_status lane_init(struct lane *l, struct round *round, const struct cell *c,
+                           int32_t n_vocab, struct t9_err *err)
+{
     int32_t n_prompt = c->decode > 0 ? (c->depth > 0 ? c->depth : 1) : c->prompt;
+    int32_t n_tokens = lane_tokens(round, c, n_prompt);
+    l->round = round;
     l->prompt = mem_calloc((size_t)n_prompt, sizeof *l->prompt);
     l->token_ns = mem_calloc((size_t)n_tokens, sizeof *l->token_ns);
     if (!l->prompt || !l->token_ns)
         return t9_fail(err, T9_STATUS_NOMEM, "bench: out of memory");
     T9_TRY(request_new(&l->req, n_tokens, err));
-    prompt_fill(l->prompt, n_prompt, n_vocab, idx);
+    prompt_fill(l->prompt, n_prompt, n_vocab, (int32_t)(l - round->lanes));
     l->req->prompt = l->prompt;
     l->req->n_prompt = n_prompt;
     l->req->max_tokens = n_tokens;
@@ -90,7 +126,8 @@ static bool ended(const struct lane *l)
     return atomic_load(&l->req->finish) != FINISH_REASON_NONE;
 }
 
-static t9_status lanes_wait(struct engine *e, struct lane *lanes, int32_t n, struct t9_err *err)
+static t9_status lanes_wait(struct engine *e, struct lane *lanes, int32_t n, int32_t n_wanted,
+                            struct t9_err *err)
 {
     for (int32_t i = 0; i < n; i++) {
         while (!ended(&lanes[i])) {
@@ -106,40 +143,47 @@ static t9_status lanes_wait(struct engine *e, struct lane *lanes, int32_t n, str
         const struct request *r = lanes[i].req;
         if (atomic_load(&r->finish) == FINISH_REASON_ERROR)
             return t9_fail(err, r->error.code, "bench: %s", r->error.msg);
-        if (atomic_load(&r->n_tokens) != r->max_tokens)
+        if (atomic_load(&r->n_tokens) < n_wanted)
             return t9_fail(err, T9_STATUS_INTERNAL, "bench: sequence %d gave %d of %d tokens", i,
-                           atomic_load(&r->n_tokens), r->max_tokens);
+                           atomic_load(&r->n_tokens), n_wanted);
     }
     return cli_interrupts() > 0 ? t9_fail(err, T9_STATUS_CANCELLED, "interrupted") : T9_STATUS_OK;
 }
 
 /* Tokens per second: of the prompt until its first token, or of the time in which all decode. */
-static double rate_of(const struct cell *c, const struct lane *lanes)
+static t9_status rate_of(const struct cell *c, const struct lane *lanes, double *out,
+                         struct t9_err *err)
 {
     if (c->decode == 0) {
         const struct req_clocks *k = &lanes[0].req->clocks;
-        double s = (double)(atomic_load(&k->first_token) - atomic_load(&k->admitted)) / 1e9;
-        return s > 0 ? c->prompt / s : 0;
+        uint64_t ns = atomic_load(&k->first_token) - atomic_load(&k->admitted);
+        *out = c->prompt / ((double)(ns > 0 ? ns : 1) / 1e9);
+        return T9_STATUS_OK;
     }
     uint64_t begin = 0, end = UINT64_MAX;
     for (int32_t i = 0; i < c->batch; i++) {
-        uint64_t first = lanes[i].token_ns[0], last = lanes[i].token_ns[c->decode];
+        uint64_t first = lanes[i].token_ns[0], last = lanes[i].token_ns[lanes[i].n_seen - 1];
         begin = first > begin ? first : begin;
         end = last < end ? last : end;
     }
     int64_t n = 0;
     for (int32_t i = 0; i < c->batch; i++)
-        for (int32_t k = 0; k <= c->decode; k++)
+        for (int32_t k = 0; k < lanes[i].n_seen; k++)
             n += lanes[i].token_ns[k] > begin && lanes[i].token_ns[k] <= end;
-    return end > begin ? (double)n / ((double)(end - begin) / 1e9) : 0;
+    if (end <= begin || n < (int64_t)(c->decode - 1) * c->batch)
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "bench: %d sequences of depth %d never decoded %d tokens together; raise "
+                       "--max-length or --kv-memory",
+                       c->batch, c->depth, c->decode);
+    *out = (double)n / ((double)(end - begin) / 1e9);
+    return T9_STATUS_OK;
 }
 
 static t9_status check_text(struct cell *c, const struct lane *lanes, struct t9_err *err)
 {
     uint64_t h = 0;
     for (int32_t i = 0; i < c->batch; i++)
-        h = hash_xxh3_64(lanes[i].req->tokens, (size_t)lanes[i].req->max_tokens * sizeof(int32_t),
-                         h);
+        h = hash_xxh3_64(lanes[i].req->tokens, (size_t)(c->decode + 1) * sizeof(int32_t), h);
     if (c->n_runs > 0 && h != c->text_hash)
         return t9_fail(err, T9_STATUS_INTERNAL,
                        "bench: two runs of one cell gave different tokens; results are void");
@@ -152,11 +196,12 @@ static t9_status cell_run(struct runtime *rt, struct cell *c, bool counted, stru
     struct lane *lanes = mem_calloc((size_t)c->batch, sizeof *lanes);
     if (!lanes)
         return t9_fail(err, T9_STATUS_NOMEM, "bench: out of memory");
+    struct round round = {rt->engine, lanes, c->batch, c->decode, false};
     int32_t n_vocab = model_info(rt->model)->n_vocab;
     int32_t n = 0;
     t9_status s = T9_STATUS_OK;
     for (; n < c->batch && s == T9_STATUS_OK; n++)
-        s = lane_init(&lanes[n], c, n, n_vocab, err);
+        s = lane_init(&lanes[n], &round, c, n_vocab, err);
     int32_t submitted = 0;
     while (s == T9_STATUS_OK && submitted < n) {
         s = engine_submit(rt->engine, lanes[submitted].req, err);
@@ -164,12 +209,14 @@ static t9_status cell_run(struct runtime *rt, struct cell *c, bool counted, stru
     }
     for (int32_t i = 0; i < submitted && s != T9_STATUS_OK; i++)
         engine_cancel(rt->engine, lanes[i].req);
-    t9_status w = lanes_wait(rt->engine, lanes, submitted, s == T9_STATUS_OK ? err : NULL);
+    t9_status w =
+        lanes_wait(rt->engine, lanes, submitted, c->decode + 1, s == T9_STATUS_OK ? err : NULL);
     s = s == T9_STATUS_OK ? w : s;
     if (s == T9_STATUS_OK && counted)
         s = check_text(c, lanes, err);
-    if (s == T9_STATUS_OK && counted)
-        c->rate[c->n_runs++] = rate_of(c, lanes);
+    if (s == T9_STATUS_OK && counted &&
+        (s = rate_of(c, lanes, &c->rate[c->n_runs], err)) == T9_STATUS_OK)
+        c->n_runs++;
     for (int32_t i = 0; i < n; i++)
         lane_free(&lanes[i]);
     mem_free(lanes);
@@ -239,6 +286,8 @@ static t9_status cell_measure(struct runtime *rt, struct report *rep, struct cel
         T9_TRY(cell_run(rt, c, true, err));
     if (!rep->o->json)
         cell_print(c);
+    if (ferror(stdout))
+        return t9_fail(err, T9_STATUS_IO, "standard output was closed");
     buf_puts(&rep->cells, rep->cells.n ? "," : "");
     cell_write(&rep->cells, c);
     return T9_STATUS_OK;
@@ -270,6 +319,14 @@ static t9_status bench_all(struct runtime *rt, struct report *rep, struct t9_err
     return s;
 }
 
+static void list_write(struct buf *b, const char *key, const struct cli_list *l)
+{
+    json_write_key(b, key);
+    for (int i = 0; i < l->n; i++)
+        buf_printf(b, "%s%d", i ? "," : "[", l->v[i]);
+    buf_puts(b, "],");
+}
+
 /* The result as one JSON object: identity, workload and its fingerprint, cells. */
 static void report_write(const struct runtime *rt, const struct report *rep)
 {
@@ -280,7 +337,10 @@ static void report_write(const struct runtime *rt, const struct report *rep)
     buf_printf(&w,
                "{\"kv_type\":\"%s\",\"step_tokens\":%d,\"max_batch\":%d,\"sampling\":\"greedy\",",
                kv_type_name(runtime_kv_type(o)), o->step_tokens, o->max_batch);
-    buf_printf(&w, "\"repeat\":%d,\"warm\":true}", o->bench_repeat);
+    list_write(&w, "prompt", &o->bench_prompt);
+    list_write(&w, "depth", &o->bench_depth);
+    list_write(&w, "batch", &o->bench_batch);
+    buf_printf(&w, "\"decode\":%d,\"repeat\":%d,\"warm\":true}", o->bench_decode, o->bench_repeat);
     buf_puts(&b, "{");
     identity_write(&b, rt);
     buf_printf(&b, ",\"workload\":%.*s,\"workload_fingerprint\":\"%016" PRIx64 "\"", (int)w.n, w.p,

@@ -9,7 +9,7 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <string.h>
+#include <sys/stat.h>
 
 #define IDS_BYTES_MAX ((size_t)64 << 20)
 
@@ -76,25 +76,29 @@ static bool row_write(void *ctx, int32_t position, const float *logits)
     return !w->failed && cli_interrupts() == 0;
 }
 
-/* The file appears under its name only when it is whole. */
+/* A regular file appears under its name only when it is whole; a pipe or device that is there is
+ * written to as it is. */
 static t9_status logits_write(const struct cli_options *o, struct runtime *rt, const int32_t *ids,
                               int32_t n, struct t9_err *err)
 {
     char part[4096];
-    if (snprintf(part, sizeof part, "%s.part", o->logits) >= (int)sizeof part)
+    struct stat st;
+    bool special = stat(o->logits, &st) == 0 && !S_ISREG(st.st_mode);
+    if (snprintf(part, sizeof part, "%s%s", o->logits, special ? "" : ".part") >= (int)sizeof part)
         return t9_fail(err, T9_STATUS_INVALID, "--logits: path too long");
     struct row_writer w = {.f = fopen(part, "wb"), .n_vocab = model_info(rt->model)->n_vocab};
     if (!w.f)
-        return t9_fail(err, T9_STATUS_IO, "%s: cannot be written (errno %d)", part, errno);
+        return t9_fail(err, T9_STATUS_IO, "%s: %s", part,
+                       errno == ENOENT ? "its folder does not exist" : "cannot be written here");
     struct eval_params p = {rt->model, rt->be, runtime_kv_type(o), o->chunk};
     t9_status s = eval_logits(&p, ids, n, row_write, &w, err);
     if (s == T9_STATUS_OK && cli_interrupts() > 0)
         s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
     if (fclose(w.f) != 0 || w.failed)
         s = t9_fail(err, T9_STATUS_IO, "%s: write failed; is the disk full?", part);
-    if (s == T9_STATUS_OK && rename(part, o->logits) != 0)
-        s = t9_fail(err, T9_STATUS_IO, "%s: rename failed (errno %d)", o->logits, errno);
-    if (s != T9_STATUS_OK)
+    if (s == T9_STATUS_OK && !special && rename(part, o->logits) != 0)
+        s = t9_fail(err, T9_STATUS_IO, "%s: could not take its final name", part);
+    if (s != T9_STATUS_OK && !special)
         remove(part);
     return s;
 }

@@ -11,7 +11,7 @@
 #include "protocol/prep.h"
 #include "t9_build.h"
 
-#include <errno.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -75,9 +75,9 @@ static t9_status message_add(struct chat *c, chat_role role, str text, struct t9
     return T9_STATUS_OK;
 }
 
-/* Writes the answer as it comes and keeps its text. */
+/* Writes the answer as it comes and keeps its text. `reason`: why it ended. */
 static t9_status answer_stream(struct chat *c, struct request *r, struct buf *text,
-                               struct t9_err *err)
+                               finish_reason *reason, struct t9_err *err)
 {
     struct event_cursor cursor = {0};
     struct detok d;
@@ -105,16 +105,20 @@ static t9_status answer_stream(struct chat *c, struct request *r, struct buf *te
             return e.error.code;
         }
         if (e.kind == EVENT_DONE) {
-            if (e.reason == FINISH_REASON_LENGTH)
-                fprintf(stderr, "\n[stopped: %s]", "token limit reached");
+            *reason = e.reason;
             return T9_STATUS_OK;
         }
     }
 }
 
+/* Computes, writes and remembers one answer; ends its line. CANCELLED: an interrupt stopped it
+ * (what was written is kept). After any other failure the question is forgotten, so that roles
+ * alternate.
+ */
 static t9_status answer(struct chat *c, struct t9_err *err)
 {
     struct tok_ids ids = {0};
+    finish_reason reason = FINISH_REASON_NONE;
     struct chat_error ce = {0};
     struct request *r = NULL;
     struct buf text;
@@ -141,13 +145,20 @@ static t9_status answer(struct chat *c, struct t9_err *err)
     r->max_tokens = room;
     r->sampling = c->o->sampling;
     r->sampling.seed = c->seed;
-    cli_interrupts_clear();
     if ((s = engine_submit(c->rt.engine, r, err)) != T9_STATUS_OK)
         goto done;
-    s = answer_stream(c, r, &text, err);
+    s = answer_stream(c, r, &text, &reason, err);
+    fputs("\n", stdout);
+    fflush(stdout);
     if (s == T9_STATUS_OK)
         s = message_add(c, CHAT_ROLE_ASSISTANT, buf_str(&text), err);
+    if (s == T9_STATUS_OK && reason == FINISH_REASON_LENGTH)
+        fprintf(stderr, "[stopped after %d tokens, the limit]\n", room);
+    if (s == T9_STATUS_OK && reason == FINISH_REASON_CANCELLED)
+        s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
 done:
+    if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
+        c->req.n_messages--;
     request_free(r);
     tok_ids_deinit(&ids);
     buf_deinit(&text);
@@ -197,6 +208,7 @@ struct editor {
 static void editor_open(struct editor *ed)
 {
     HistEvent ev;
+    (void)setlocale(LC_CTYPE, ""); /* else the editor drops what is not ASCII */
     ed->el = el_init("tempo9", stdin, stdout, stderr);
     ed->history = history_init();
     if (!ed->el || !ed->history)
@@ -220,6 +232,7 @@ static bool editor_line(struct editor *ed, struct buf *line)
     HistEvent ev;
     int n = 0;
     buf_clear(line);
+    el_resize(ed->el); /* the window may have another width now */
     const char *p = el_gets(ed->el, &n);
     if (!p || n <= 0)
         return false;
@@ -283,14 +296,14 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
         if (str_eqz(text, "/reset")) {
             s = reset(c, err);
         } else {
+            cli_interrupts_clear();
             s = message_add(c, CHAT_ROLE_USER, text, err);
             if (s == T9_STATUS_OK)
                 s = answer(c, err);
-            fputs("\n", stdout);
         }
         if (s != T9_STATUS_OK && !c->terminal)
             break;
-        if (s != T9_STATUS_OK)
+        if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
             cli_fail(err); /* the conversation goes on */
         s = T9_STATUS_OK;
     }
@@ -303,7 +316,8 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
 
 int cmd_run(const struct cli_options *o)
 {
-    struct chat c = {.o = o, .terminal = isatty(STDIN_FILENO) == 1 && !o->prompt};
+    struct chat c = {
+        .o = o, .terminal = !o->prompt && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1};
     struct t9_err err = {0};
     t9_status s = chat_open(&c, &err);
     if (s == T9_STATUS_OK)
@@ -312,7 +326,6 @@ int cmd_run(const struct cli_options *o)
         s = message_add(&c, CHAT_ROLE_USER, str_from(o->prompt), &err);
         if (s == T9_STATUS_OK)
             s = answer(&c, &err);
-        fputs("\n", stdout);
     } else if (s == T9_STATUS_OK) {
         s = chat_loop(&c, &err);
     }

@@ -6,11 +6,12 @@
 #include "base/buf.h"
 #include "t9_build.h"
 
-#include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static atomic_int interrupts;
 
@@ -30,9 +31,9 @@ void cli_interrupts_clear(void)
     atomic_store(&interrupts, 0);
 }
 
-void cli_signals_init(void)
+void cli_signals_init(bool watch_interrupts)
 {
-    struct sigaction a = {.sa_handler = on_signal};
+    struct sigaction a = {.sa_handler = watch_interrupts ? on_signal : SIG_DFL};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
@@ -67,8 +68,10 @@ int cli_finish_stdout(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
         return EXIT_DONE;
-    if (errno != EPIPE)
-        fprintf(stderr, "tempo9: standard output could not be written\n");
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    bool reader_left = poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+    if (!reader_left) /* `tempo9 inspect M | head` is no failure to talk about */
+        fprintf(stderr, "tempo9: standard output could not be written; is the disk full?\n");
     return EXIT_FAILED;
 }
 
@@ -112,6 +115,8 @@ int main(int argc, char **argv)
         return print_version(&o);
     struct log_config log = {o.log_level, o.log_json};
     log_configure(&log);
-    cli_signals_init();
+    /* The others have nothing to wind up: the default, ending at once, is right for them. */
+    cli_signals_init(o.command == CLI_COMMAND_SERVE || o.command == CLI_COMMAND_RUN ||
+                     o.command == CLI_COMMAND_EVAL || o.command == CLI_COMMAND_BENCH);
     return commands[o.command](&o);
 }

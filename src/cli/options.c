@@ -85,10 +85,14 @@ static const struct opt OPTIONS[] = {
      "tokens of one answer (what the context allows)"},
     {"temperature", 0, OPT_FLOAT, C(RUN), AT(sampling.temperature), 0, 100, "X",
      "0 always takes the likeliest token (0.8)"},
-    {"top-k", 0, OPT_I32, C(RUN), AT(sampling.top_k), 0, INT32_MAX, "N", "0 is off (0)"},
-    {"top-p", 0, OPT_FLOAT, C(RUN), AT(sampling.top_p), 0, 1, "X", "1 is off (0.95)"},
-    {"min-p", 0, OPT_FLOAT, C(RUN), AT(sampling.min_p), 0, 1, "X", "0 is off (0.05)"},
-    {"seed", 0, OPT_SEED, C(RUN), AT(sampling.seed), 0, 0, "N", "random by default"},
+    {"top-k", 0, OPT_I32, C(RUN), AT(sampling.top_k), 0, INT32_MAX, "N",
+     "choose among the N likeliest tokens only; 0 is off (0)"},
+    {"top-p", 0, OPT_FLOAT, C(RUN), AT(sampling.top_p), 0, 1, "X",
+     "choose among the likeliest tokens that have this much probability together; 1 is off (0.95)"},
+    {"min-p", 0, OPT_FLOAT, C(RUN), AT(sampling.min_p), 0, 1, "X",
+     "leave out tokens below this share of the likeliest one's probability; 0 is off (0.05)"},
+    {"seed", 0, OPT_SEED, C(RUN), AT(sampling.seed), 0, 0, "N",
+     "the same seed gives the same text (random)"},
     {"ids", 0, OPT_FLAG, C(TOKENIZE), AT(ids), 0, 0, NULL, "print token ids (default)"},
     {"pieces", 0, OPT_FLAG, C(TOKENIZE), AT(pieces), 0, 0, NULL,
      "print the text of each token instead"},
@@ -124,9 +128,9 @@ static const struct opt OPTIONS[] = {
 static const struct {
     const char *name, *usage, *help;
 } COMMANDS[CLI_COMMAND_COUNT] = {
-    [CLI_COMMAND_SERVE] = {"serve", "[serve] --gguf FILE [options]",
+    [CLI_COMMAND_SERVE] = {"serve", "[serve] [--gguf] FILE [options]",
                            "Serve a model over HTTP (the default command)."},
-    [CLI_COMMAND_RUN] = {"run", "run --gguf FILE [-p TEXT] [options]",
+    [CLI_COMMAND_RUN] = {"run", "run [--gguf] FILE [-p TEXT] [options]",
                          "Chat in the terminal. Ctrl-C stops the answer, Ctrl-D leaves."},
     [CLI_COMMAND_INSPECT] = {"inspect", "inspect FILE [--json]",
                              "Show metadata, tensors, sizes, chat template and quantisation mix."},
@@ -138,7 +142,8 @@ static const struct {
                             "Render one chat template, byte for byte."},
     [CLI_COMMAND_EVAL] = {"eval", "eval --gguf FILE --tokens IDS.json --logits OUT.f32",
                           "Logits of every position, with the kernels that serve."},
-    [CLI_COMMAND_BENCH] = {"bench", "bench --gguf FILE [-p N,..] [-n N] [-d N,..] [-b N,..]",
+    [CLI_COMMAND_BENCH] = {"bench",
+                           "bench --gguf FILE [-p N,..] [-n N] [-d N,..] [-b N,..] [--json]",
                            "Time prompt reading and decoding; results are checked."},
 };
 
@@ -245,7 +250,9 @@ static bool option_set(struct cli_options *o, const struct opt *opt, const char 
     case OPT_FLAG: *(bool *)(void *)field = true; return true;
     case OPT_TEXT: *(const char **)(void *)field = value; return value[0] != 0;
     case OPT_I32: return parse_i32(value, opt->min, opt->max, (int32_t *)(void *)field);
-    case OPT_BYTES: return num_parse_bytes(str_from(value), (uint64_t *)(void *)field);
+    case OPT_BYTES:
+        return num_parse_bytes(str_from(value), (uint64_t *)(void *)field) &&
+               *(uint64_t *)(void *)field > 0;
     case OPT_FLOAT:
         if (!num_parse_f64(str_from(value), &d) || !(d >= opt->min && d <= opt->max))
             return false;
@@ -284,16 +291,14 @@ static int command_find(struct cli_options *o, int argc, char **argv)
     return str_has_suffix(str_from(argv[1]), STR(".gguf")) ? 1 : 0;
 }
 
-/* Loose words: the model of `inspect`, `serve` and `run`. */
+/* Loose words: the model of any command that takes one. */
 static int positional(struct cli_options *o, int n, char **words)
 {
-    bool takes_model = o->command == CLI_COMMAND_INSPECT || o->command == CLI_COMMAND_SERVE ||
-                       o->command == CLI_COMMAND_RUN || o->command == CLI_COMMAND_BENCH;
-    if (n > 0 && takes_model && !o->gguf) {
+    if (n > 0 && (C_GGUF & (1u << o->command)) && !o->gguf) {
         o->gguf = words[0];
         n--, words++;
     }
-    return n > 0 ? usage_error(o, "unexpected argument", words[0], "nothing takes it") : EXIT_DONE;
+    return n > 0 ? usage_error(o, "unexpected word", words[0], "nothing takes it") : EXIT_DONE;
 }
 
 static int required(const struct cli_options *o)
@@ -315,7 +320,60 @@ static int required(const struct cli_options *o)
         return usage_error(o, "--speculation-k", NULL, "speculation is not supported yet; use 0");
     if (!(o->sampling.top_p > 0))
         return usage_error(o, "--top-p", NULL, "must be greater than 0");
+    if (o->json && o->command != CLI_COMMAND_INSPECT && o->command != CLI_COMMAND_BENCH)
+        return usage_error(o, "--json", NULL, "goes with inspect, bench or --version here");
+    if (o->ids && o->pieces)
+        return usage_error(o, "--ids and --pieces", NULL, "only one of them");
     return EXIT_DONE;
+}
+
+/* The table as getopt wants it, reduced to one command. */
+struct getopt_table {
+    struct option longs[T9_COUNT(OPTIONS) + 1];
+    const struct opt *by_long[T9_COUNT(OPTIONS)]; /* of value 256 + index */
+    const struct opt *by_letter[128];
+    char shorts[3 * T9_COUNT(OPTIONS) + 2];
+};
+
+static void getopt_table_init(struct getopt_table *t, cli_command command)
+{
+    memset(t, 0, sizeof *t);
+    size_t n_shorts = 0;
+    int n = 0;
+    t->shorts[n_shorts++] = ':'; /* tells a missing value from an unknown option */
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+        const struct opt *opt = &OPTIONS[i];
+        bool of_version = strcmp(opt->name, "json") == 0; /* --version takes it everywhere */
+        if (!(opt->commands & (1u << command)) && !of_version)
+            continue;
+        int has_arg = opt->kind == OPT_FLAG ? no_argument : required_argument;
+        t->by_long[n] = opt;
+        t->longs[n] = (struct option){opt->name, has_arg, NULL, 256 + n};
+        n++;
+        if (!opt->letter)
+            continue;
+        t->by_letter[(unsigned char)opt->letter] = opt;
+        t->shorts[n_shorts++] = opt->letter;
+        if (has_arg)
+            t->shorts[n_shorts++] = ':';
+    }
+}
+
+/* Says what getopt did not take: `word` is the argument it was looking at. */
+static int refuse(const struct cli_options *o, int c, const char *word)
+{
+    if (c == ':')
+        return usage_error(o, "option", word, "its value is missing");
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+        size_t n = strlen(OPTIONS[i].name);
+        if (strncmp(word, "--", 2) != 0 || strncmp(word + 2, OPTIONS[i].name, n) != 0)
+            continue;
+        if (word[n + 2] == '=' && OPTIONS[i].kind == OPT_FLAG)
+            return usage_error(o, "option", word, "it takes no value");
+        if (word[n + 2] == 0 && !(OPTIONS[i].commands & (1u << o->command)))
+            return usage_error(o, "option", word, "this command does not have it");
+    }
+    return usage_error(o, "option", word, "unknown or ambiguous");
 }
 
 int cli_options_parse(struct cli_options *o, int argc, char **argv)
@@ -328,43 +386,18 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
         return usage_error(o, "unknown command", argv[1],
                            "known: serve run inspect tokenize detokenize render eval bench");
 
-    struct option longs[T9_COUNT(OPTIONS) + 1];
-    char shorts[3 * T9_COUNT(OPTIONS) + 2] = ":";
-    size_t n_shorts = 1;
-    const struct opt *by_letter[128] = {0};
-    const struct opt *by_long[T9_COUNT(OPTIONS)];
-    int n_longs = 0;
-    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
-        const struct opt *opt = &OPTIONS[i];
-        bool version_json = strcmp(opt->name, "json") == 0;
-        if (!(opt->commands & (1u << o->command)) && !version_json)
-            continue;
-        int has_arg = opt->kind == OPT_FLAG ? no_argument : required_argument;
-        by_long[n_longs] = opt;
-        longs[n_longs] = (struct option){opt->name, has_arg, NULL, 256 + n_longs};
-        n_longs++;
-        if (opt->letter) {
-            by_letter[(unsigned char)opt->letter] = opt;
-            shorts[n_shorts++] = opt->letter;
-            if (has_arg)
-                shorts[n_shorts++] = ':';
-        }
-    }
-    longs[n_longs] = (struct option){0};
-    shorts[n_shorts] = 0;
-
+    struct getopt_table table;
+    getopt_table_init(&table, o->command);
     opterr = 0;
     optind = first;
     for (;;) {
         int at = optind;
-        int c = getopt_long(argc, argv, shorts, longs, NULL);
+        int c = getopt_long(argc, argv, table.shorts, table.longs, NULL);
         if (c == -1)
             break;
         if (c == '?' || c == ':')
-            return usage_error(o, "option", argv[at < argc ? at : argc - 1],
-                               c == ':' ? "its value is missing"
-                                        : "unknown here, ambiguous, or takes no value");
-        const struct opt *opt = c >= 256 ? by_long[c - 256] : by_letter[c & 127];
+            return refuse(o, c, argv[at < argc ? at : argc - 1]);
+        const struct opt *opt = c >= 256 ? table.by_long[c - 256] : table.by_letter[c & 127];
         if (!option_set(o, opt, optarg)) {
             char why[96];
             range_text(opt, why, sizeof why);
@@ -377,27 +410,52 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
     return rc == EXIT_DONE ? required(o) : rc;
 }
 
+/* `text` from column `from` on, broken between words before column 80. */
+static void print_wrapped(const char *text, int from)
+{
+    int column = from;
+    for (const char *word = text; *word;) {
+        int n = (int)strcspn(word, " ");
+        if (column > from && column + 1 + n >= 80) {
+            printf("\n%*s", from, "");
+            column = from;
+        }
+        column += printf("%s%.*s", column > from ? " " : "", n, word);
+        word += n;
+        word += strspn(word, " ");
+    }
+    printf("\n");
+}
+
+static void option_print(const struct opt *opt)
+{
+    enum { HELP_COLUMN = 31 };
+    char left[48], letter[8] = "    ";
+    if (opt->letter)
+        snprintf(letter, sizeof letter, "-%c, ", opt->letter);
+    snprintf(left, sizeof left, "%s--%s %s", letter, opt->name, opt->arg ? opt->arg : "");
+    printf("  %-28s ", left);
+    print_wrapped(opt->help, HELP_COLUMN);
+}
+
 void cli_help(const struct cli_options *o)
 {
+    bool program = o->command == CLI_COMMAND_SERVE;
     printf("usage: tempo9 %s\n\n%s\n\n", COMMANDS[o->command].usage, COMMANDS[o->command].help);
-    if (o->command == CLI_COMMAND_SERVE) {
-        printf("Commands (tempo9 COMMAND --help):\n");
+    if (program) {
+        printf("Commands (tempo9 COMMAND --help tells more):\n");
         for (int i = 0; i < CLI_COMMAND_COUNT; i++)
             printf("  %-11s %s\n", COMMANDS[i].name, COMMANDS[i].help);
         printf("\n");
     }
-    printf("Options:\n");
-    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
-        const struct opt *opt = &OPTIONS[i];
-        if (!(opt->commands & (1u << o->command)))
-            continue;
-        char left[48];
-        char letter[8] = "    ";
-        if (opt->letter)
-            snprintf(letter, sizeof letter, "-%c, ", opt->letter);
-        snprintf(left, sizeof left, "%s--%s %s", letter, opt->name, opt->arg ? opt->arg : "");
-        printf("  %-28s %s\n", left, opt->help);
-    }
-    if (o->command == CLI_COMMAND_SERVE)
-        printf("\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
+    printf("Options (in brackets: what holds without them):\n");
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++)
+        if (OPTIONS[i].commands & (1u << o->command))
+            option_print(&OPTIONS[i]);
+    if (program)
+        printf("\nExamples:\n"
+               "  tempo9 model.gguf                serve it on http://127.0.0.1:11435\n"
+               "  tempo9 run model.gguf            chat with it here\n"
+               "  tempo9 inspect model.gguf        see what is in the file\n"
+               "\nExit codes: 0 done, 1 failed, 2 wrong usage.\n");
 }
