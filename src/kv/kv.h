@@ -12,6 +12,7 @@
 #include "backend/kv_geom.h"
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct kv_pool;
@@ -32,6 +33,9 @@ const struct kv_geom *kv_pool_geom(const struct kv_pool *p);
  * never reads beyond the tokens a sequence wrote. */
 int32_t kv_page_alloc(struct kv_pool *p);
 void kv_page_free(struct kv_pool *p, int32_t page);
+/* Copies all bytes of page src to page dst. */
+void kv_page_copy(struct kv_pool *p, int32_t dst, int32_t src);
+bool kv_page_is_used(const struct kv_pool *p, int32_t page); /* false for ids that cannot be */
 /* Gives the memory of unused pages back to the system; called when the engine is idle. */
 void kv_pool_trim(struct kv_pool *p);
 /* Any thread. */

@@ -14,6 +14,7 @@
 #include "base/mem.h"
 
 #include <stdatomic.h>
+#include <string.h>
 
 #define PAGES_MAX ((uint64_t)1 << 28)
 
@@ -119,6 +120,20 @@ void kv_page_free(struct kv_pool *p, int32_t page)
     p->used[page] = 0;
     p->free_stack[p->n_free++] = page;
     atomic_fetch_sub_explicit(&p->n_used, 1, memory_order_relaxed);
+}
+
+void kv_page_copy(struct kv_pool *p, int32_t dst, int32_t src)
+{
+    bool ok = kv_page_is_used(p, dst) && src >= 0 && src < p->n_pages;
+    T9_ASSERT(ok);
+    if (ok && dst != src)
+        memcpy((char *)p->base + (size_t)dst * p->geom.page_bytes,
+               (const char *)p->base + (size_t)src * p->geom.page_bytes, p->geom.page_bytes);
+}
+
+bool kv_page_is_used(const struct kv_pool *p, int32_t page)
+{
+    return page >= 0 && page < p->n_ever && p->used[page] != 0;
 }
 
 void kv_pool_trim(struct kv_pool *p)

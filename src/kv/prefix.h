@@ -25,8 +25,9 @@
 struct kv_tree;
 struct kv_node;
 
-/* The pool is not owned. `salt` is hashed into every key; n_nodes_max bounds the tree (0: what the
- * pool's pages need). Memory of the tree is taken lazily, as nodes come. */
+/* The pool is not owned and outlives the tree. `salt` is hashed into every key. Nodes and index lie
+ * in reserved address space, enough for every page of the pool and for bounded promises: nothing is
+ * allocated after this, and memory is touched as nodes come. */
 t9_status kv_tree_new(struct kv_tree **out, struct kv_pool *pool, str salt, struct t9_err *err);
 void kv_tree_free(struct kv_tree *t); /* all pages that it holds go back to the pool */
 
@@ -34,6 +35,7 @@ void kv_tree_free(struct kv_tree *t); /* all pages that it holds go back to the 
 struct kv_hold {
     struct kv_node *last; /* deepest node held; each of its ancestors is held too */
     int32_t n_pages;      /* nodes in the chain */
+    bool waiting;         /* the last match said `pending`; for the counters */
 };
 
 struct kv_match {
@@ -45,12 +47,16 @@ struct kv_match {
 };
 /* Walks the tree along tokens[0 .. n), using at most n - 1 of them (the last token of a prompt is
  * always computed, since its logits are wanted). Extends `hold` from where it stands and writes the
- * ids of newly held pages to pages[hold->n_pages ...]. */
+ * ids of newly held pages to pages[hold->n_pages ...] (n_pages as it was before). `tail_page` is not
+ * held: its bytes stay what they are until the next page but one is allocated, so the caller takes
+ * an own page (evicting for it if need be) and copies at once. A sequence that has promises of its
+ * own would see them as pending: it matches first, then promises. */
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns);
 
 /* Promises the full pages of tokens after the hold up to n (whole pages only), so that others wait
- * for them. Stops silently where a node exists already. `producer` is any non-NULL identity. */
+ * for them. Stops silently where somebody else's node exists already, and at the bounds on promises
+ * (a promise saves work, nothing relies on it). `producer` is any non-NULL identity. */
 void kv_tree_promise(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
                      int32_t n, const void *producer);
 /* The producer gives its promises back (cancelled, preempted, failed). Nodes that nobody computed
@@ -59,7 +65,8 @@ void kv_tree_unpromise(struct kv_tree *t, const void *producer);
 
 /* The sequence computed one more full page: 32 tokens after the hold, in `page`, which the sequence
  * owned. The node becomes READY and held; the tree owns the page now. When an equal READY node exists
- * already, the given page goes back to the pool and *page is set to the shared one. */
+ * already, the given page goes back to the pool and *page is set to the shared one. Fails only for
+ * a page that the pool has not handed out (INTERNAL); then nothing has changed. */
 t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens32,
                       int32_t *page, const void *producer, uint64_t now_ns);
 /* A sequence ends: its partly filled last page (n < 32 tokens after the hold) becomes a tail that
@@ -84,7 +91,13 @@ bool kv_tree_divergence(const struct kv_tree *t, const int32_t *tokens, int32_t 
 
 struct kv_tree_stats {
     int32_t nodes, pages, cold_pages, pinned_pages, tails, promised;
-    uint64_t hits_full, hits_partial, hits_inflight, misses, hit_tokens, evicted_pages, collisions;
+    /* Matches that held full pages at once; that found a tail to copy; that held pages which another
+     * sequence was computing; that found nothing. A match may count as full and partial. */
+    uint64_t hits_full, hits_partial, hits_inflight, misses;
+    uint64_t hit_tokens, evicted_pages;
+    uint64_t collisions; /* equal hashes of different text met while looking */
+    uint64_t duplicates; /* pages computed although an equal one was there in the end */
+    uint64_t overtaken;  /* promised pages that another sequence than the promiser computed */
 };
 struct kv_tree_stats kv_tree_stats(const struct kv_tree *t); /* any thread */
 
