@@ -1,7 +1,7 @@
 /*
  * bench/kernels/kernels.c - how fast the CPU backend's products are, beside what the machine can do.
  *
- *   bench_kernels [threads [isa [n_in n_out [rows]]]]
+ *   bench_kernels [threads [isa [n_in n_out [rows [type]]]]]
  *
  * Per weight type: GB/s of weights for one row (decode: memory is the limit) and Gop/s for many rows
  * (prefill: the int8 dot product units are the limit; one multiply and one add are two ops). First
@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <threads.h>
 #include <time.h>
 
@@ -85,6 +86,7 @@ __attribute__((target("avx512f,avx512vnni"))) static int dot_avx512(void *arg)
 {
     struct limit_job *j = arg;
     __m512i s[16], w = _mm512_set1_epi8((char)j->n), a = _mm512_set1_epi8(3);
+#    pragma GCC unroll 16
     for (int k = 0; k < 16; k++)
         s[k] = _mm512_setzero_si512();
     for (size_t i = 0; i < j->n; i += 16) {
@@ -94,6 +96,7 @@ __attribute__((target("avx512f,avx512vnni"))) static int dot_avx512(void *arg)
             __asm__("" : "+v"(s[k])); /* each is really done */
         }
     }
+#    pragma GCC unroll 16
     for (int k = 1; k < 16; k++)
         s[0] = _mm512_add_epi32(s[0], s[k]);
     j->result = (uint64_t)_mm512_reduce_add_epi32(s[0]);
@@ -105,6 +108,7 @@ __attribute__((target("avx2"))) static int dot_avx2(void *arg)
     struct limit_job *j = arg;
     const __m256i ones = _mm256_set1_epi16(1);
     __m256i s[8], w = _mm256_set1_epi8((char)j->n), a = _mm256_set1_epi8(3);
+#    pragma GCC unroll 8
     for (int k = 0; k < 8; k++)
         s[k] = _mm256_setzero_si256();
     for (size_t i = 0; i < j->n; i += 8) {
@@ -115,6 +119,7 @@ __attribute__((target("avx2"))) static int dot_avx2(void *arg)
             __asm__("" : "+x"(s[k]), "+x"(w));
         }
     }
+#    pragma GCC unroll 8
     for (int k = 1; k < 8; k++)
         s[0] = _mm256_add_epi32(s[0], s[k]);
     j->result = (uint64_t)_mm256_extract_epi32(s[0], 0);
@@ -146,9 +151,12 @@ static void limits(int n_threads, const char *isa)
 {
     struct limit_job jobs[64];
     size_t words = COPIES_BYTES / 8;
-    uint64_t *p = mem_alloc_aligned(64, words * 8);
+    uint64_t *p = mem_alloc_aligned(2 << 20, words * 8);
     if (!p || n_threads > 64)
         exit(1);
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, words * 8, MADV_HUGEPAGE); /* as the weights are */
+#endif
     memset(p, 1, words * 8);
     for (int i = 0; i < n_threads; i++)
         jobs[i] = (struct limit_job){p + words / (size_t)n_threads / 8 * 8 * (size_t)i,
@@ -315,7 +323,7 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc && i <= 5; i++) {
         struct str s = {argv[i], strlen(argv[i])};
         if (i != 2 && (!num_parse_i64(s, &arg[i - 1]) || arg[i - 1] < 0 || arg[i - 1] > 1 << 20)) {
-            fprintf(stderr, "usage: %s [threads [isa [n_in n_out [rows]]]]\n", argv[0]);
+            fprintf(stderr, "usage: %s [threads [isa [n_in n_out [rows [type]]]]]\n", argv[0]);
             return 1;
         }
     }
@@ -329,8 +337,11 @@ int main(int argc, char **argv)
     }
     printf("%s, %d threads, %d -> %d\n", be_isa(be), be_threads(be), (int)arg[2], (int)arg[3]);
     limits(be_threads(be), be_isa(be));
-    for (size_t i = 0; i < T9_COUNT(dtypes); i++)
+    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+        if (argc > 6 && strcmp(argv[6], gguf_dtype_name(dtypes[i])) != 0)
+            continue;
         bench(be, dtypes[i], (int32_t)arg[2], (int32_t)arg[3], (int32_t)arg[4]);
+    }
     be_free(be);
     return 0;
 }

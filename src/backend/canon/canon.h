@@ -24,6 +24,7 @@ enum {
 struct act32 {
     float d;
     int32_t sum; /* of q */
+    float fsum;  /* the same */
     int8_t q[ACT_BLOCK];
 };
 struct act256 {

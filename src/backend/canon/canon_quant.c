@@ -26,6 +26,7 @@ void canon_quant32(struct act32 *out, const float *x)
     out->sum = 0;
     for (int i = 0; i < ACT_BLOCK; i++)
         out->sum += out->q[i];
+    out->fsum = (float)out->sum;
 }
 
 void canon_quant256(struct act256 *out, const float *x)

@@ -17,6 +17,8 @@ enum {
     HALVES = 2,
     TILE_ROWS = 4,
     TILE_ROWS_K = 4,
+    CHAINS = 2,
+    CHAINS_K = 2,
     QK_PAIRS = 2,
     PV_PAIRS = 4,
     PV_VECS = 2,
@@ -195,38 +197,46 @@ FN vi vi_dot16(vi acc, vi a, vi b)
 }
 
 /* A pair of products is at most 2 * 127 * w_max; as many of them as fit are added in int16. */
-FN vi vi_dot(vi init, const vi *w, const int8_t *a, const int n, const int w_max)
+FN void vi_dots(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows,
+                const int n_words, const int w_max)
 {
     const int fit = w_max <= 15 ? 8 : w_max <= 31 ? 4 : 2;
     const vi ones = _mm256_set1_epi16(1);
-    vi s = init;
 #pragma GCC unroll 8
-    for (int g = 0; g < n; g += fit) {
-        vi s16 = _mm256_maddubs_epi16(w[g], vi_load1(a + 4 * g));
+    for (int i = 0; i < n_rows; i++, a += stride) {
 #pragma GCC unroll 8
-        for (int i = 1; i < (fit < n ? fit : n); i++)
-            s16 = _mm256_add_epi16(s16, _mm256_maddubs_epi16(w[g + i], vi_load1(a + 4 * (g + i))));
-        s = _mm256_add_epi32(s, _mm256_madd_epi16(s16, ones));
+        for (int g = 0; g < n_words; g += fit) {
+            vi s16 = _mm256_maddubs_epi16(w[g], vi_load1(a + 4 * g));
+#pragma GCC unroll 8
+            for (int k = 1; k < (fit < n_words ? fit : n_words); k++)
+                s16 = _mm256_add_epi16(s16,
+                                       _mm256_maddubs_epi16(w[g + k], vi_load1(a + 4 * (g + k))));
+            s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(s16, ones));
+        }
     }
-    return s;
 }
 /* |w| * sign(a, w): at most 2 * 128 * 127 a pair, so maddubs never saturates. */
 FN vi vi_q8(vi w)
 {
     return _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
 }
-FN vi vi_dot_q8(const vi *w, const int8_t *a, int32_t a_sum)
+FN vi vi_q8_start(int32_t a_sum)
 {
     (void)a_sum;
+    return _mm256_setzero_si256();
+}
+FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows)
+{
     const vi ones = _mm256_set1_epi16(1);
-    vi s = _mm256_setzero_si256();
 #pragma GCC unroll 8
-    for (int g = 0; g < 8; g++) {
-        vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
-                                      _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
-        s = _mm256_add_epi32(s, _mm256_madd_epi16(s16, ones));
+    for (int i = 0; i < n_rows; i++, a += stride) {
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; g++) {
+            vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
+                                          _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+            s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(s16, ones));
+        }
     }
-    return s;
 }
 
 FN float v_tree16(const vf x[HALVES])

@@ -19,6 +19,8 @@ enum {
     HALVES = 1,     /* vectors in a panel of 16 outputs */
     TILE_ROWS = 16, /* rows whose accumulators fit the registers, blocks of 32 */
     TILE_ROWS_K = 8,
+    CHAINS = 4, /* rows whose dot products are interleaved */
+    CHAINS_K = 8,
     QK_PAIRS = 4, /* score rows at once */
     PV_PAIRS = 4,
     PV_VECS = 4,
@@ -202,29 +204,41 @@ FN vi vi_dot16(vi acc, vi a, vi b)
     return _mm512_dpwssd_epi32(acc, a, b);
 }
 
-/* init + sums of 4n products of unsigned weights (n words of each lane) and signed activations at
- * `a`. `w_max` is the largest weight. */
-FN vi vi_dot(vi init, const vi *w, const int8_t *a, const int n, const int w_max)
+/* acc + 4 products: w's bytes times the 4 bytes at p. By hand, because gcc 12 does not fold the
+ * broadcast into the instruction, and the register it takes instead is one that the sums need. */
+FN vi vi_dp(vi acc, vi w, const int8_t *p)
+{
+    typedef int32_t __attribute__((may_alias, aligned(1))) word;
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const word *)p));
+    return acc;
+}
+/* s[i] += sums of 4 n_words products of unsigned weights (n_words words of each lane) and the
+ * signed activations of row i, at a + i * stride. `w_max` is the largest weight. The rows' chains
+ * are interleaved: one alone would wait for the latency of each step. */
+FN void vi_dots(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows,
+                const int n_words, const int w_max)
 {
     (void)w_max;
-    vi s = init;
 #pragma GCC unroll 8
-    for (int g = 0; g < n; g++)
-        s = _mm512_dpbusd_epi32(s, w[g], vi_load1(a + 4 * g));
-    return s;
+    for (int g = 0; g < n_words; g++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < n_rows; i++)
+            s[i] = vi_dp(s[i], w[g], a + (size_t)i * stride + 4 * g);
+    }
 }
-/* Q8_0 weights as the panel has them (plus 128), in the form that vi_dot_q8 wants. */
+/* Q8_0 weights as the panel has them (plus 128), in the form that vi_dots_q8 wants; what a sum
+ * starts from. */
 FN vi vi_q8(vi w)
 {
     return w;
 }
-FN vi vi_dot_q8(const vi *w, const int8_t *a, int32_t a_sum)
+FN vi vi_q8_start(int32_t a_sum)
 {
-    vi s = _mm512_set1_epi32(-128 * a_sum);
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; g++)
-        s = _mm512_dpbusd_epi32(s, w[g], vi_load1(a + 4 * g));
-    return s;
+    return _mm512_set1_epi32(-128 * a_sum);
+}
+FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows)
+{
+    vi_dots(s, w, a, stride, n_rows, 8, 255);
 }
 
 /* Lane i with lane i + 8, then 4, 2, 1: the tree of 16 lanes. */
