@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #define C(cmd)   (1u << CLI_COMMAND_##cmd)
 #define C_ALL    ((1u << CLI_COMMAND_COUNT) - 1)
@@ -61,6 +62,10 @@ static const struct opt OPTIONS[] = {
      "requests that may wait before 503 is answered (256)"},
     {"kv-memory", 0, OPT_BYTES, C_ENGINE, AT(kv_memory_bytes), 0, 0, "SIZE",
      "memory for keys and values, such as 512M or 4G (half of what is free)"},
+    {"api-key", 0, OPT_TEXT, C(SERVE), AT(api_key), 0, 0, "KEY",
+     "clients must send this key (TEMPO9_API_KEY of the environment, which ps does not show)"},
+    {"cors-origin", 0, OPT_TEXT, C(SERVE), AT(cors_origins), 0, 0, "ORIGIN,..",
+     "web pages of these origins may ask, such as https://app.example (none but our own)"},
     {"insecure", 0, OPT_FLAG, C(SERVE), AT(insecure), 0, 0, NULL,
      "allow --host beyond loopback without a key"},
     {"strict", 0, OPT_FLAG, C(SERVE), AT(strict), 0, 0, NULL,
@@ -210,18 +215,6 @@ static bool parse_list(const char *text, double min, double max, struct cli_list
     }
 }
 
-/* Days since 1970-01-01 of a proleptic Gregorian date (H. Hinnant, "chrono-compatible low-level
- * date algorithms"). */
-static int64_t days_from_civil(int64_t y, int64_t m, int64_t d)
-{
-    y -= m <= 2;
-    int64_t era = (y >= 0 ? y : y - 399) / 400;
-    int64_t yoe = y - era * 400;
-    int64_t doy = (153 * (m + (m > 2 ? -3 : 9)) + 2) / 5 + d - 1;
-    int64_t doe = yoe * 365 + yoe / 4 - yoe / 100 + doy;
-    return era * 146097 + doe - 719468;
-}
-
 static bool parse_now(const char *text, int64_t *out)
 {
     static const uint8_t from[6] = {0, 5, 8, 11, 14, 17}, len[6] = {4, 2, 2, 2, 2, 2};
@@ -238,7 +231,13 @@ static bool parse_now(const char *text, int64_t *out)
     }
     if (v[1] < 1 || v[2] < 1)
         return false;
-    *out = days_from_civil(v[0], v[1], v[2]) * 86400 + v[3] * 3600 + v[4] * 60 + v[5];
+    struct tm tm = {.tm_year = (int)v[0] - 1900,
+                    .tm_mon = (int)v[1] - 1,
+                    .tm_mday = (int)v[2],
+                    .tm_hour = (int)v[3],
+                    .tm_min = (int)v[4],
+                    .tm_sec = (int)v[5]};
+    *out = timegm(&tm); /* UTC; a day that the month lacks becomes the next month's */
     return true;
 }
 
@@ -359,7 +358,7 @@ static void getopt_table_init(struct getopt_table *t, cli_command command)
     }
 }
 
-/* Says what getopt did not take: `word` is the argument it was looking at. */
+/* Says what getopt did not take: `word` is the option at fault. */
 static int refuse(const struct cli_options *o, int c, const char *word)
 {
     if (c == ':')
@@ -388,15 +387,23 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
 
     struct getopt_table table;
     getopt_table_init(&table, o->command);
+    argc -= first - 1; /* the command's own name is where getopt wants the program's */
+    argv += first - 1;
     opterr = 0;
-    optind = first;
+#ifdef __APPLE__
+    optreset = 1;
+    optind = 1;
+#else
+    optind = 0; /* begin anew */
+#endif
     for (;;) {
-        int at = optind;
         int c = getopt_long(argc, argv, table.shorts, table.longs, NULL);
         if (c == -1)
             break;
-        if (c == '?' || c == ':')
-            return refuse(o, c, argv[at < argc ? at : argc - 1]);
+        if (c == '?' || c == ':') {
+            char letter[3] = {'-', (char)optopt, 0};
+            return refuse(o, c, optopt > 0 && optopt < 128 ? letter : argv[optind - 1]);
+        }
         const struct opt *opt = c >= 256 ? table.by_long[c - 256] : table.by_letter[c & 127];
         if (!option_set(o, opt, optarg)) {
             char why[96];
