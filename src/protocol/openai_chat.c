@@ -384,7 +384,7 @@ static t9_status parse(str body, bool strict, struct chat_request *out, struct c
     struct policy_ctx ctx = {out, err, strict};
     t9_status s = json_parse(&out->doc, body, JSON_LIMITS_REQUEST, &e);
     if (s != T9_STATUS_OK)
-        return chat_fail(err, s == T9_STATUS_CORRUPT ? T9_STATUS_INVALID : s, NULL, "invalid_json",
+        return chat_fail(err, s == T9_STATUS_NOMEM ? s : T9_STATUS_INVALID, NULL, "invalid_json",
                          "the body is not acceptable JSON: %s", e.msg);
     yyjson_val *root = yyjson_doc_get_root(out->doc);
     char brief[80];

@@ -30,7 +30,9 @@ static t9_status unknown(struct policy_ctx *c, yyjson_val *key)
         chat_warn(c->request, "the field %s is not known and was ignored", brief);
         return T9_STATUS_OK;
     }
-    return chat_fail(c->err, T9_STATUS_INVALID, NULL, "unknown_parameter",
+    bool fits = yyjson_get_len(key) < sizeof c->err->param;
+    return chat_fail(c->err, T9_STATUS_INVALID, fits ? yyjson_get_str(key) : NULL,
+                     "unknown_parameter",
                      "the field %s is not known, and this server is strict: leave it out", brief);
 }
 

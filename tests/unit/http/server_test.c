@@ -392,7 +392,7 @@ static void test_errors(void **state)
         buf_putc(&deep, '[');
     buf_putc(&deep, 0);
     client_chat(r.port, deep.p, &in);
-    assert_int_equal(client_status(&in), 413);
+    assert_int_equal(client_status(&in), 400);
     buf_deinit(&in);
     buf_deinit(&deep);
     rig_stop(&r);
