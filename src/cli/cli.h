@@ -55,6 +55,8 @@ struct cli_options {
     int32_t port, max_length, max_batch, step_tokens, queue;
     uint64_t kv_memory_bytes; /* 0: half of what is available after loading */
     bool insecure, strict;
+    const char *api_key;      /* NULL: TEMPO9_API_KEY, else none */
+    const char *cors_origins; /* comma list, or NULL */
 
     /* parsed now, refused by name until they land */
     const char *mmproj, *image;

@@ -380,5 +380,5 @@ int cmd_bench(const struct cli_options *o)
         report_write(&rt, &rep);
     buf_deinit(&rep.cells);
     runtime_close(&rt);
-    return s == T9_STATUS_OK ? cli_finish_stdout() : cli_fail(&err);
+    return s == T9_STATUS_OK || ferror(stdout) ? cli_finish_stdout() : cli_fail(&err);
 }

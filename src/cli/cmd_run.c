@@ -154,7 +154,7 @@ static t9_status answer(struct chat *c, struct t9_err *err)
         s = message_add(c, CHAT_ROLE_ASSISTANT, buf_str(&text), err);
     if (s == T9_STATUS_OK && reason == FINISH_REASON_LENGTH)
         fprintf(stderr, "[stopped after %d tokens, the limit]\n", room);
-    if (s == T9_STATUS_OK && reason == FINISH_REASON_CANCELLED)
+    if (s == T9_STATUS_OK && reason == FINISH_REASON_CANCELLED && cli_interrupts() > 0)
         s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
 done:
     if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
@@ -301,7 +301,7 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
             if (s == T9_STATUS_OK)
                 s = answer(c, err);
         }
-        if (s != T9_STATUS_OK && !c->terminal)
+        if ((s != T9_STATUS_OK && !c->terminal) || ferror(stdout))
             break;
         if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
             cli_fail(err); /* the conversation goes on */

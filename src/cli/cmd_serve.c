@@ -11,9 +11,10 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { DRAIN_MS = 10000, NAME_MAX_BYTES = 128 };
+enum { DRAIN_MS = 10000, NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
 
 /* --name, else the file's name without its ending: general.name is often a training run's label. */
 static void model_name(const struct cli_options *o, const struct runtime *rt,
@@ -44,8 +45,40 @@ static void announce(const struct cli_options *o, const struct runtime *rt, cons
              v6 ? "]" : "", port);
 }
 
+/* The origins of a comma list; their text lives in `out`. */
+struct origins {
+    char text[ORIGINS_MAX_BYTES];
+    const char *v[ORIGINS_MAX];
+    size_t n;
+};
+
+static t9_status origins_split(struct origins *out, const char *list, struct t9_err *err)
+{
+    out->n = 0;
+    if (!list)
+        return T9_STATUS_OK;
+    if ((size_t)snprintf(out->text, sizeof out->text, "%s", list) >= sizeof out->text)
+        return t9_fail(err, T9_STATUS_INVALID, "--cors-origin: longer than %d bytes",
+                       ORIGINS_MAX_BYTES - 1);
+    for (char *p = out->text; p;) {
+        char *comma = strchr(p, ',');
+        if (comma)
+            *comma = 0;
+        if (!*p || out->n == ORIGINS_MAX)
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "--cors-origin: expected 1 to %d origins with commas between",
+                           ORIGINS_MAX);
+        out->v[out->n++] = p;
+        p = comma ? comma + 1 : NULL;
+    }
+    return T9_STATUS_OK;
+}
+
 static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t9_err *err)
 {
+    struct origins origins;
+    T9_TRY(origins_split(&origins, o->cors_origins, err));
+    const char *key = o->api_key ? o->api_key : getenv("TEMPO9_API_KEY");
     T9_TRY(runtime_open_tokenizer(rt, o, err));
     T9_TRY(runtime_open_template(rt, err));
     T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
@@ -58,13 +91,15 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     hp.host = o->host;
     hp.port = (uint16_t)o->port;
     hp.insecure = o->insecure;
+    hp.api_key = key && key[0] ? key : NULL;
+    hp.cors_origins = origins.v;
+    hp.n_cors_origins = origins.n;
     hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,
                                    .engine = rt->engine,
                                    .tmpl = rt->chat_template,
                                    .model_name = name,
                                    .aliases = aliases,
                                    .n_aliases = T9_COUNT(aliases),
-                                   .any_model = true,
                                    .strict = o->strict,
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
     hp.about = (struct capabilities){.version = T9_VERSION,

@@ -103,6 +103,7 @@ int main(int argc, char **argv)
         [CLI_COMMAND_EVAL] = cmd_eval,
         [CLI_COMMAND_BENCH] = cmd_bench,
     };
+    cli_signals_init(false);
     struct cli_options o;
     int rc = cli_options_parse(&o, argc, argv);
     if (rc != EXIT_DONE)

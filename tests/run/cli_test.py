@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+"""The commands of the program as a user types them: output, exit codes, messages.
+
+  cli_test.py --program PATH --mkgguf PATH --data tests/data --man docs/man/tempo9.1
+
+Standard library only.
+"""
+
+import argparse
+import array
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench")
+
+
+def check(ok, what):
+    if not ok:
+        raise AssertionError(what)
+
+
+class Cli:
+    def __init__(self, a, tmp):
+        self.a, self.tmp = a, tmp
+        self.tiny = os.path.join(tmp, "tiny.gguf")
+        subprocess.run([a.mkgguf, self.tiny], check=True)
+
+    def run(self, *args, stdin=b"", code=0, timeout=120):
+        """(stdout, stderr) of a run that must end with `code`."""
+        p = subprocess.run([self.a.program, *map(str, args)], input=stdin, capture_output=True,
+                           timeout=timeout)
+        check(p.returncode == code, "%s: exit %d instead of %d\n%s"
+              % (" ".join(map(str, args)), p.returncode, code, p.stderr.decode()))
+        return p.stdout, p.stderr.decode()
+
+    def file(self, name, data):
+        path = os.path.join(self.tmp, name)
+        with open(path, "wb") as f:
+            f.write(data.encode() if isinstance(data, str) else data)
+        return path
+
+
+# ---- options ----
+
+def test_usage_errors(cli):
+    """Exit 2, what is wrong and the usage on standard error, nothing on standard output."""
+    m = cli.tiny
+    for args in ((), ("serve",), ("frobnicate",), ("--bogus",), ("-Z",), (m, "--port"),
+                 (m, "--port", "abc"), (m, "--port", "65536"), (m, "--port", "-1"),
+                 (m, "--port", "80 "), (m, "--port", "0x50"), (m, "--port", ""),
+                 (m, "--max-length", "0"), (m, "--max-batch", "1e3"), (m, "--kv-memory", "0"),
+                 (m, "--kv-memory", "4Q"), (m, "--threads", "0"), (m, "--kv-type", "f8"),
+                 (m, "--log-level", "loud"), (m, "--speculation-k", "4"), (m, "--mmproj", m),
+                 (m, "extra"), (m, "--strict=1"), (m, "--json"), ("run", m, "--port", "1"),
+                 ("run", m, "--temperature", "nan"), ("run", m, "--temperature", "warm"),
+                 ("run", m, "--top-p", "0"), ("run", m, "--top-p", "1.5"),
+                 ("run", m, "--seed", "-1"), ("run", m, "--seed", "18446744073709551616"),
+                 ("inspect",), ("tokenize", m, "--ids", "--pieces"), ("render", "--template", "x"),
+                 ("render", "--template", "x", "--input", "y", "--now", "yesterday"),
+                 ("eval", m), ("eval", m, "--tokens", "x"), ("bench", m, "-p", "1,,2"),
+                 ("bench", m, "-p", ",".join("1" * 17)), ("bench", m, "-b", "0"),
+                 ("bench", m, "-r", "0")):
+        out, err = cli.run(*args, code=2)
+        check(out == b"" and err.startswith("tempo9: ") and "usage: tempo9 " in err,
+              "%r: %r %r" % (args, out, err))
+
+
+def test_failures(cli):
+    """Exit 1 with one line."""
+    short = cli.file("short.gguf", b"GGUF\3\0\0\0")
+    junk = cli.file("junk.gguf", os.urandom(4096))
+    wrong = cli.file("wrong.json", "{")
+    good = cli.file("good.json", "[1, 2]")
+    m = cli.tiny
+    for args, stdin in (
+            (("inspect", "/nowhere/x.gguf"), b""), (("inspect", cli.tmp), b""),
+            (("inspect", short), b""), (("inspect", junk), b""), (("serve", junk), b""),
+            (("run", junk), b""), (("bench", short), b""), (("tokenize", junk), b""),
+            ((m, "--host", "no.such.host.invalid", "--port", "0"), b""),
+            ((m, "--host", "0.0.0.0", "--port", "0"), b""),
+            ((m, "--cors-origin", "http://a,,http://b"), b""),
+            (("run", m, "--isa", "mmx"), b""), (("run", m, "--backend", "abacus"), b""),
+            (("detokenize", m), b"[1, 99999]"), (("detokenize", m), b"[-1]"),
+            (("detokenize", m), b"{}"), (("detokenize", m), b"[1"),
+            (("eval", m, "--tokens", wrong, "--logits", cli.tmp + "/o"), b""),
+            (("eval", m, "--tokens", good, "--logits", cli.tmp + "/no/o"), b""),
+            (("eval", m, "--tokens", cli.file("big.json", "[512]"), "--logits", cli.tmp + "/o"), b""),
+            (("run", m, "-p", "hello " * 3000), b"")):
+        out, err = cli.run(*args, stdin=stdin, code=1)
+        lines = [x for x in err.splitlines() if x.startswith("tempo9: ")]
+        logged = args[0] in ("serve", m)  # which tells what it does on the way
+        check(out == b"" and len(lines) == 1 and (logged or len(err.splitlines()) == 1),
+              "%r: %r %r" % (args, out, err))
+    check(not os.path.exists(cli.tmp + "/o.part"), "a partial output stays")
+
+
+def test_help_and_man(cli):
+    """Every command has help, and the manual page has exactly the flags that the helps have."""
+    in_help = set()
+    for command in COMMANDS:
+        out, err = cli.run(command, "--help")
+        text = out.decode()
+        check(text.startswith("usage: tempo9 ") and err == "", command)
+        check(all(len(line) <= 80 for line in text.splitlines()), "%s: a long line" % command)
+        in_help |= set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.M))
+    text = cli.run("--help")[0].decode()
+    check(all(re.search(r"^  %s " % c, text, re.M) for c in COMMANDS), "a command is not in --help")
+    with open(cli.a.man) as f:
+        man = f.read().replace("\\-", "-")
+    options = man[man.index(".SH OPTIONS"):man.index(".SH HTTP")]
+    in_man = set(re.findall(r"^\.B[RI]?\b[^\n]*?--([a-z-]+)", options, re.M))
+    check(in_man == in_help, "only in the manual: %s; only in --help: %s"
+          % (sorted(in_man - in_help), sorted(in_help - in_man)))
+    commands = set(re.findall(r"^\.B (\w+)$", man[man.index(".SH COMMANDS"):], re.M))
+    check(set(COMMANDS) <= commands, "commands of the manual: %r" % commands)
+
+
+def test_version(cli):
+    check(re.match(rb"tempo9 \d+\.\d+\.\d+ \(", cli.run("--version")[0]), "--version")
+    v = json.loads(cli.run("--version", "--json")[0])
+    check(v["version"] and v["build"]["id"] and v["build"]["dirty"] in (True, False), "build")
+    check(v["machine"]["cpus"] >= 1 and v["machine"]["memory_bytes"] > 0, "machine")
+
+
+# ---- commands ----
+
+def test_inspect(cli):
+    text = cli.run("inspect", cli.tiny)[0].decode()
+    for word in ("general.architecture", "Q8_0", "blk.0.attn_q.weight", "Chat template"):
+        check(word in text, "inspect: no %s" % word)
+    check(cli.run("inspect", "--gguf", cli.tiny)[0].decode() == text, "--gguf and the bare name")
+    j = json.loads(cli.run("inspect", cli.tiny, "--json")[0])
+    check(j["metadata"]["general.architecture"] == "llama", "metadata")
+    check(len(j["metadata"]["tokenizer.ggml.tokens"]) == 512, "arrays are whole")
+    names = {t["name"]: t for t in j["tensors"]}
+    check(names["token_embd.weight"]["shape"] == [256, 512], "shape")
+    check(j["file_bytes"] == os.path.getsize(cli.tiny), "size")
+    check(sum(t["bytes"] for t in j["tensors"]) == j["tensor_bytes"] < j["file_bytes"], "bytes")
+
+
+def test_tokenize(cli):
+    for text in ("", "hello the world", "été 東京 🐋\n\n\t x  ", "<|im_end|><think>", "\r\n\0 a" * 500,
+                 "a" * 100000):
+        raw = text.encode()
+        ids = cli.run("tokenize", "--gguf", cli.tiny, stdin=raw)[0]
+        numbers = json.loads(ids)
+        check(all(0 <= i < 512 for i in numbers) and (len(numbers) > 0) == (text != ""), text[:20])
+        check(cli.run("detokenize", "--gguf", cli.tiny, stdin=ids)[0] == raw, "round trip of %r"
+              % text[:40])
+        pieces = json.loads(cli.run("tokenize", cli.tiny, "--pieces", stdin=raw)[0])
+        check(len(pieces) == len(numbers), "pieces")
+    plain = json.loads(cli.run("tokenize", cli.tiny, stdin=b"<|im_end|>")[0])
+    special = json.loads(cli.run("tokenize", cli.tiny, "--special", stdin=b"<|im_end|>")[0])
+    check(special == [507] and 507 not in plain, "control tokens need --special: %r %r"
+          % (plain, special))
+    check(cli.run("detokenize", cli.tiny, stdin=b"[507]")[0] == b"", "control tokens are silent")
+    check(cli.run("detokenize", cli.tiny, "--special", stdin=b"[507]")[0] == b"<|im_end|>", "shown")
+
+
+def test_render(cli):
+    folder = os.path.join(cli.a.data, "templates")
+    with open(os.path.join(folder, "cases.json")) as f:
+        cases = json.load(f)
+    with open(os.path.join(folder, "expected.json")) as f:
+        expected = json.load(f)
+    n = 0
+    for name, of_template in expected.items():
+        for case, want in of_template.items():
+            args = ("render", "--template", os.path.join(folder, name + ".jinja"), "--input", "-",
+                    "--now", "2026-11-29T09:05:07")
+            stdin = json.dumps(cases[name][case]).encode()
+            if "error" in want:
+                out, err = cli.run(*args, stdin=stdin, code=1)
+                check(out == b"" and len(err.splitlines()) == 1, "%s %s: %r" % (name, case, err))
+            else:
+                out, _ = cli.run(*args, stdin=stdin)
+                check(out.decode() == want["text"], "%s %s: %r" % (name, case, out))
+            n += 1
+    check(n >= 4, "only %d cases" % n)
+    out, err = cli.run("render", "--template", cli.file("bad.jinja", "{% if %}"), "--input", "-",
+                       stdin=b"{}", code=1)
+    check("bad.jinja" in err, err)
+
+
+def worst_error(got, want, width):
+    worst = 0.0
+    for p in range(len(want) // width):
+        g, w = got[p * width:(p + 1) * width], want[p * width:(p + 1) * width]
+        d = math.sqrt(sum((x - y) ** 2 for x, y in zip(g, w)))
+        worst = max(worst, d / math.sqrt(sum(y * y for y in w)))
+    return worst
+
+
+def floats(path):
+    a = array.array("f")
+    with open(path, "rb") as f:
+        a.frombytes(f.read())
+    if sys.byteorder == "big":
+        a.byteswap()
+    return a
+
+
+def test_eval(cli):
+    root = os.path.join(cli.a.data, "models")
+    names = sorted(d for d in os.listdir(root) if os.path.isdir(os.path.join(root, d)))
+    check(names, "no models in %s" % root)
+    for name in names:
+        folder = os.path.join(root, name)
+        with open(os.path.join(folder, "reference.json")) as f:
+            ids = cli.file("ids.json", json.dumps(json.load(f)["tokens"]))
+        want = floats(os.path.join(folder, "logits.f32"))
+        outs = {}
+        for what, bound, args in (("ref", 1e-5, ("--backend", "ref")),
+                                  ("cpu", 3e-3, ()),
+                                  ("cpu kv f32", 2e-5, ("--kv-type", "f32")),
+                                  ("canon", 3e-3, ("--backend", "canon")),
+                                  ("cpu in chunks of 7", 3e-3, ("--chunk", "7", "--threads", "1"))):
+            out = os.path.join(cli.tmp, "out.f32")
+            _, err = cli.run("eval", "--gguf", os.path.join(folder, "model.gguf"), "--tokens", ids,
+                             "--logits", out, *args)
+            check("backend " in err and len(err.splitlines()) == 1, "kernels not named: %r" % err)
+            got = floats(out)
+            check(len(got) == len(want), "%d logits instead of %d" % (len(got), len(want)))
+            e = worst_error(got, want, 512)
+            print("  %s, %s: relative error %.2e" % (name, what, e))
+            check(e <= bound, "%s, %s: %g over %g" % (name, what, e, bound))
+            outs[what] = got.tobytes()
+        check(outs["cpu"] == outs["canon"] == outs["cpu in chunks of 7"], "%s: not the same bits" % name)
+    out = os.path.join(cli.tmp, "out.f32")
+    check(not os.path.exists(out + ".part"), "a partial file stays")
+
+
+def test_bench(cli):
+    args = ("bench", cli.tiny, "-p", "64", "-n", "8", "-d", "0,200", "-b", "1,4", "-r", "3")
+    text = cli.run(*args)[0].decode()
+    check(text.count("tok/s") == 5, text)
+    j = json.loads(cli.run(*args, "--json")[0])
+    check(j["model"]["arch"] == "llama" and len(j["model"]["sha256"]) == 1, "identity")
+    check(j["build"]["id"] and j["machine"]["cpus"] >= 1 and j["backend"]["numerics"], "identity")
+    check(j["workload_fingerprint"], "fingerprint")
+    check(len(j["cells"]) == 5, "cells")
+    for c in j["cells"]:
+        check(len(c["runs"]) == 3 and min(c["runs"]) > 0, "%r" % c)
+        check(min(c["runs"]) <= c["median_tokens_per_s"] <= max(c["runs"]), "%r" % c)
+    again = json.loads(cli.run(*args, "--json", "--threads", "1")[0])
+    check([c["text_hash"] for c in again["cells"]] == [c["text_hash"] for c in j["cells"]],
+          "one thread gives other tokens")
+
+
+def test_run(cli):
+    args = ("run", cli.tiny, "-p", "hello", "-n", "12", "--seed", "3")
+    out, err = cli.run(*args)
+    check(out.endswith(b"\n") and len(out) > 1, "%r" % out)
+    check(cli.run(*args)[0] == out, "the same seed gives the same text")
+    talk = b"hello\n\n/reset\nhello\n"
+    lines, err = cli.run("run", cli.tiny, "-n", "4", "--temperature", "0", stdin=talk)
+    check(len(lines) % 2 == 0 and lines[:len(lines) // 2] == lines[len(lines) // 2:],
+          "after /reset the same question has the same answer: %r" % lines)
+
+
+def test_interrupt(cli):
+    """SIGINT ends every command, soon and without a word too many."""
+    ids = cli.file("many.json", json.dumps([i % 500 for i in range(2000)]))
+    for args, text in ((("run", cli.tiny, "-p", "hello", "--backend", "canon"), True),
+                       (("run", cli.tiny), False),
+                       (("tokenize", cli.tiny), False), (("detokenize", cli.tiny), False),
+                       (("render", "--template", ids, "--input", "-"), False),
+                       (("eval", cli.tiny, "--tokens", ids, "--logits", cli.tmp + "/o", "--backend",
+                         "canon"), True),
+                       (("bench", cli.tiny, "-r", "1000"), True),
+                       ((cli.tiny, "--port", "0"), False)):
+        p = subprocess.Popen([cli.a.program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE)
+        time.sleep(0.6 if not cli.a.sanitized else 3)
+        p.send_signal(signal.SIGINT)
+        if args[0] == "run" and not text:
+            time.sleep(0.2)
+            p.send_signal(signal.SIGINT)  # twice at the prompt
+        err = p.stderr.read() if p.wait(30) is not None else b""
+        p.stdin.close()
+        p.stdout.close()
+        p.stderr.close()
+        check(p.returncode in (0, 1, -signal.SIGINT), "%r: %d %r" % (args, p.returncode, err))
+        check(not text or (p.returncode == 1 and err == b"tempo9: interrupted\n"),
+              "%r: %d %r" % (args, p.returncode, err))
+    check(not os.path.exists(cli.tmp + "/o"), "an interrupted eval left its output")
+
+
+def test_closed_pipe(cli):
+    """A reader that leaves is nothing to talk about."""
+    ids = json.dumps([65] * 300000).encode()
+    for args, stdin in ((("inspect", cli.tiny, "--json"), b""), (("detokenize", cli.tiny), ids),
+                        (("run", cli.tiny, "-p", "hello"), b""), (("--help",), b""),
+                        (("bench", cli.tiny, "-n", "2", "-p", "2,2", "-r", "1"), b"")):
+        r, w = os.pipe()
+        os.close(r)
+        p = subprocess.run([cli.a.program, *args], input=stdin, stdout=w, stderr=subprocess.PIPE,
+                           timeout=60)
+        os.close(w)
+        check(p.returncode in (0, 1) and p.stderr == b"", "%r: %d %r" % (args, p.returncode, p.stderr))
+    with open("/dev/full", "wb") as full:
+        p = subprocess.run([cli.a.program, "--help"], stdout=full, stderr=subprocess.PIPE, timeout=60)
+        check(p.returncode == 1 and len(p.stderr.splitlines()) == 1, "/dev/full: %r" % p)
+
+
+def main():
+    tests = {name[5:]: f for name, f in globals().items() if name.startswith("test_")}
+    p = argparse.ArgumentParser()
+    p.add_argument("--program", required=True)
+    p.add_argument("--mkgguf", required=True)
+    p.add_argument("--data", required=True)
+    p.add_argument("--man", required=True)
+    p.add_argument("--sanitized", action="store_true")
+    p.add_argument("--only", help="comma list of: " + " ".join(tests))
+    a = p.parse_args()
+    failed = []
+    with tempfile.TemporaryDirectory() as tmp:
+        cli = Cli(a, tmp)
+        for name in a.only.split(",") if a.only else tests:
+            t0 = time.monotonic()
+            try:
+                tests[name](cli)
+                print("%s: ok, %.1f s" % (name, time.monotonic() - t0), flush=True)
+            except Exception as e:
+                failed.append(name)
+                print("%s: FAILED %s: %s" % (name, type(e).__name__, e), flush=True)
+    print("failed: %s" % ", ".join(failed) if failed else "all passed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,237 @@
+/* Tests of cli/options.c: every kind of value, the rules between options, and the table itself. */
+#include "cli/options.c"
+
+#include "lib/t9test.h"
+
+/* Parses words separated by one space; "" in the text is an empty argument. */
+static int parse(struct cli_options *o, const char *words)
+{
+    static char text[512];
+    static char *argv[40];
+    int argc = 0;
+    argv[argc++] = (char[]){"tempo9"};
+    snprintf(text, sizeof text, "%s", words);
+    for (char *p = text; *p;) {
+        char *space = strchr(p, ' ');
+        if (space)
+            *space = 0;
+        if (strcmp(p, "\"\"") == 0)
+            *p = 0;
+        argv[argc++] = p;
+        p = space ? space + 1 : p + strlen(p);
+        assert_true(argc < 39);
+    }
+    argv[argc] = NULL;
+    return cli_options_parse(o, argc, argv);
+}
+
+/* What is refused explains itself on standard error: a hundred times here. */
+static int quietly(struct cli_options *o, const char *words)
+{
+    fflush(stderr);
+    int kept = dup(STDERR_FILENO);
+    int nowhere = open("/dev/null", O_WRONLY);
+    assert_true(kept >= 0 && nowhere >= 0 && dup2(nowhere, STDERR_FILENO) >= 0);
+    int rc = parse(o, words);
+    fflush(stderr);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    close(nowhere);
+    return rc;
+}
+
+static void refused(const char *words)
+{
+    struct cli_options o;
+    int rc = quietly(&o, words);
+    if (rc != EXIT_USAGE)
+        fail_msg("'%s' gives %d", words, rc);
+}
+
+static void taken(struct cli_options *o, const char *words)
+{
+    int rc = parse(o, words);
+    if (rc != EXIT_DONE)
+        fail_msg("'%s' gives %d", words, rc);
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    taken(&o, "m.gguf");
+    assert_int_equal(o.command, CLI_COMMAND_SERVE);
+    assert_string_equal(o.gguf, "m.gguf");
+    assert_string_equal(o.host, "127.0.0.1");
+    assert_string_equal(o.backend, "cpu");
+    assert_int_equal(o.port, 11435);
+    assert_int_equal(o.max_batch, 16);
+    assert_int_equal(o.max_length, 0);
+    assert_int_equal(o.log_level, LOG_LEVEL_INFO);
+    assert_false(o.insecure || o.strict || o.json || o.kv_type_set || o.seed_set);
+    assert_null(o.api_key);
+    taken(&o, "run m.gguf");
+    assert_int_equal(o.log_level, LOG_LEVEL_WARN);
+}
+
+static void test_commands(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    taken(&o, "--gguf m");
+    assert_int_equal(o.command, CLI_COMMAND_SERVE);
+    taken(&o, "--port 1 m.gguf");
+    assert_int_equal(o.port, 1);
+    taken(&o, "serve m --port=2");
+    assert_int_equal(o.port, 2);
+    static const char *const with_model[] = {"serve",    "run",        "inspect",
+                                             "tokenize", "detokenize", "bench"};
+    for (size_t i = 0; i < T9_COUNT(with_model); i++) {
+        char words[64];
+        snprintf(words, sizeof words, "%s model", with_model[i]);
+        taken(&o, words);
+        assert_string_equal(cli_command_name(o.command), with_model[i]);
+        assert_string_equal(o.gguf, "model");
+        refused(with_model[i]);
+        snprintf(words, sizeof words, "%s model more", with_model[i]);
+        refused(words);
+        snprintf(words, sizeof words, "%s --help", with_model[i]);
+        taken(&o, words);
+        assert_true(o.help);
+    }
+    refused("");
+    refused("model"); /* neither a command nor a .gguf */
+    refused("render --template x");
+    refused("eval m --tokens x");
+    taken(&o, "render --template x --input -");
+    taken(&o, "eval m --tokens x --logits y");
+    taken(&o, "-- m");
+    assert_string_equal(o.gguf, "m");
+}
+
+static void test_numbers(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    static const char *const bad[] = {"abc",  "\"\"", "-1",  "65536", "1x",
+                                      "0x10", "1.0",  "1e3", "+1",    "99999999999999999999"};
+    for (size_t i = 0; i < T9_COUNT(bad); i++) {
+        char words[64];
+        snprintf(words, sizeof words, "m.gguf --port %s", bad[i]);
+        refused(words);
+    }
+    refused("m.gguf --port");
+    taken(&o, "m.gguf --port 0");
+    taken(&o, "m.gguf --port 65535");
+    assert_int_equal(o.port, 65535);
+    taken(&o, "m.gguf --kv-memory 3G");
+    assert_true(o.kv_memory_bytes == (uint64_t)3 << 30);
+    refused("m.gguf --kv-memory 0");
+    refused("m.gguf --kv-memory 1Q");
+    taken(&o, "run m --seed 18446744073709551615");
+    assert_true(o.seed_set && o.sampling.seed == UINT64_MAX);
+    refused("run m --seed -1");
+    taken(&o, "run m --temperature 0.5 --top-p 1 --min-p 0 --top-k 7");
+    assert_true(o.sampling.temperature == 0.5f && o.sampling.top_p == 1.0f);
+    assert_true(o.sampling.min_p == 0.0f && o.sampling.top_k == 7);
+    refused("run m --temperature nan");
+    refused("run m --temperature inf");
+    refused("run m --temperature 101");
+    refused("run m --top-p 0");
+    refused("run m --top-p 1.01");
+}
+
+static void test_lists(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    taken(&o, "bench m -p 1,20,300 -b 8 -d 0,4096");
+    assert_int_equal(o.bench_prompt.n, 3);
+    assert_int_equal(o.bench_prompt.v[2], 300);
+    assert_int_equal(o.bench_batch.v[0], 8);
+    assert_int_equal(o.bench_depth.v[1], 4096);
+    refused("bench m -p 1,,2");
+    refused("bench m -p ,1");
+    refused("bench m -p 1,");
+    refused("bench m -b 0");
+    refused("bench m -b 1025");
+    taken(&o, "bench m -p 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16");
+    refused("bench m -p 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17");
+}
+
+static void test_words(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    taken(&o, "m.gguf --kv-type f32 --log-level debug");
+    assert_true(o.kv_type_set && o.kv_type == KV_TYPE_F32);
+    assert_int_equal(o.log_level, LOG_LEVEL_DEBUG);
+    refused("m.gguf --kv-type f8");
+    refused("m.gguf --log-level loud");
+    refused("m.gguf --name \"\"");
+    taken(&o, "render --template x --input - --now 2026-11-29T09:05:07");
+    assert_true(o.now_set && o.now_unix_s == 1795943107);
+    taken(&o, "render --template x --input - --now 1970-01-01T00:00:00");
+    assert_true(o.now_set && o.now_unix_s == 0);
+    taken(&o, "render --template x --input - --now 2000-02-29T00:00:00");
+    assert_true(o.now_unix_s == 951782400);
+    refused("render --template x --input - --now 2026-13-01T00:00:00");
+    refused("render --template x --input - --now 2026-00-01T00:00:00");
+    refused("render --template x --input - --now 2026-11-29 09:05:07");
+    refused("render --template x --input - --now 2026-11-29T09:05:0x");
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    refused("m.gguf --json");
+    refused("run m --json");
+    taken(&o, "bench m --json");
+    taken(&o, "--version --json");
+    assert_true(o.version && o.json);
+    taken(&o, "run --version --json");
+    refused("m.gguf --mmproj x");
+    refused("eval m --tokens x --logits y --image z");
+    refused("m.gguf --speculation-k 1");
+    taken(&o, "m.gguf --speculation-k 0");
+    refused("tokenize m --ids --pieces");
+    refused("m.gguf --strict=yes");
+    refused("m.gguf --no-such");
+    refused("m.gguf -Z");
+    refused("run m --port 1"); /* of another command */
+    refused("inspect m -t 2");
+}
+
+/* Names and letters are unique within a command, defaults of the text are not empty, ranges hold.
+ */
+static void test_table(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+        const struct opt *a = &OPTIONS[i];
+        assert_true(a->commands != 0 && a->help && a->help[0]);
+        assert_true((a->kind == OPT_FLAG) == (a->arg == NULL));
+        if (a->kind == OPT_I32 || a->kind == OPT_FLOAT || a->kind == OPT_LIST)
+            assert_true(a->min < a->max);
+        assert_true(a->offset < sizeof(struct cli_options));
+        for (size_t k = 0; k < i; k++) {
+            const struct opt *b = &OPTIONS[k];
+            if (!(a->commands & b->commands))
+                continue;
+            assert_string_not_equal(a->name, b->name);
+            assert_true(a->letter == 0 || a->letter != b->letter);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_numbers),  cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
