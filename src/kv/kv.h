@@ -29,6 +29,7 @@ t9_status kv_pool_new(struct kv_pool **out, struct be *be, const struct kv_geom 
 void kv_pool_free(struct kv_pool *p);
 void *kv_pool_base(const struct kv_pool *p);
 const struct kv_geom *kv_pool_geom(const struct kv_pool *p);
+struct be *kv_pool_be(const struct kv_pool *p);
 /* A page id, or -1 when all are used. Its memory may hold an earlier owner's values: attention
  * never reads beyond the tokens a sequence wrote. */
 int32_t kv_page_alloc(struct kv_pool *p);

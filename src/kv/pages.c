@@ -89,6 +89,11 @@ const struct kv_geom *kv_pool_geom(const struct kv_pool *p)
     return &p->geom;
 }
 
+struct be *kv_pool_be(const struct kv_pool *p)
+{
+    return p->be;
+}
+
 int32_t kv_page_alloc(struct kv_pool *p)
 {
     int32_t page;

@@ -1,14 +1,15 @@
 /*
- * kv/prefix.h - the prefix tree (decision D5): which pages hold the keys and values of which tokens,
- * shared between finished, running and starting sequences. Engine thread only.
+ * kv/prefix.h - the prefix tree (decision D5): which pages hold the keys and values of which
+ * tokens, shared between finished, running and starting sequences. Engine thread only.
  *
  * A node is one page: 32 tokens after its parent's, or fewer in a tail (a leaf). Nodes are found by
- * XXH3 of (salt, parent's hash, tokens) and every hit re-checks parent and tokens, so a collision is
- * a miss and never somebody else's text. The salt is the numerics id, the model and the KV type.
+ * XXH3 of (salt, parent's hash, tokens) and every hit re-checks parent and tokens, so a collision
+ * is a miss and never somebody else's text. The salt is the numerics id, the model and the KV type.
  *
- * A node is READY (its page is computed) or COMPUTING (a sequence, the producer, has promised it; it
- * may have no page yet), so that a second request with the same prefix waits instead of computing it
- * again. Nodes that no sequence uses are cold cache: they stay until the pool needs their pages.
+ * A node is READY (its page is computed) or COMPUTING (a sequence, the producer, has promised it;
+ * it may have no page yet), so that a second request with the same prefix waits instead of
+ * computing it again. Nodes that no sequence uses are cold cache: they stay until the pool needs
+ * their pages.
  *
  * By P1 a page computed by one sequence has the bits that any other would have computed.
  */
@@ -31,7 +32,8 @@ struct kv_node;
 t9_status kv_tree_new(struct kv_tree **out, struct kv_pool *pool, str salt, struct t9_err *err);
 void kv_tree_free(struct kv_tree *t); /* all pages that it holds go back to the pool */
 
-/* A sequence's hold on the tree: the chain of nodes that covers its first tokens. Zeroed = empty. */
+/* A sequence's hold on the tree: the chain of nodes that covers its first tokens. Zeroed = empty.
+ */
 struct kv_hold {
     struct kv_node *last; /* deepest node held; each of its ancestors is held too */
     int32_t n_pages;      /* nodes in the chain */
@@ -39,18 +41,18 @@ struct kv_hold {
 };
 
 struct kv_match {
-    int32_t n_ready;     /* full READY pages, now held, ids written to `pages` */
-    int32_t n_tail;      /* tokens of the best partly matching page after them (0..31) ... */
-    int32_t tail_page;   /* ... to be copied into an own page by the caller; -1 = none */
-    bool pending;        /* the next page is being COMPUTED by another sequence: waiting pays */
-    int32_t n_pending;   /* full pages that another sequence has promised beyond n_ready */
+    int32_t n_ready;   /* full READY pages, now held, ids written to `pages` */
+    int32_t n_tail;    /* tokens of the best partly matching page after them (0..31) ... */
+    int32_t tail_page; /* ... to be copied into an own page by the caller; -1 = none */
+    bool pending;      /* the next page is being COMPUTED by another sequence: waiting pays */
+    int32_t n_pending; /* full pages that another sequence has promised beyond n_ready */
 };
 /* Walks the tree along tokens[0 .. n), using at most n - 1 of them (the last token of a prompt is
  * always computed, since its logits are wanted). Extends `hold` from where it stands and writes the
- * ids of newly held pages to pages[hold->n_pages ...] (n_pages as it was before). `tail_page` is not
- * held: its bytes stay what they are until the next page but one is allocated, so the caller takes
- * an own page (evicting for it if need be) and copies at once. A sequence that has promises of its
- * own would see them as pending: it matches first, then promises. */
+ * ids of newly held pages to pages[hold->n_pages ...] (n_pages as it was before). `tail_page` is
+ * not held: its bytes stay what they are until the next page but one is allocated, so the caller
+ * takes an own page (evicting for it if need be) and copies at once. A sequence that has promises
+ * of its own would see them as pending: it matches first, then promises. */
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns);
 
@@ -64,9 +66,9 @@ void kv_tree_promise(struct kv_tree *t, const struct kv_hold *hold, const int32_
 void kv_tree_unpromise(struct kv_tree *t, const void *producer);
 
 /* The sequence computed one more full page: 32 tokens after the hold, in `page`, which the sequence
- * owned. The node becomes READY and held; the tree owns the page now. When an equal READY node exists
- * already, the given page goes back to the pool and *page is set to the shared one. Fails only for
- * a page that the pool has not handed out (INTERNAL); then nothing has changed. */
+ * owned. The node becomes READY and held; the tree owns the page now. When an equal READY node
+ * exists already, the given page goes back to the pool and *page is set to the shared one. Fails
+ * only for a page that the pool has not handed out (INTERNAL); then nothing has changed. */
 t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens32,
                       int32_t *page, const void *producer, uint64_t now_ns);
 /* A sequence ends: its partly filled last page (n < 32 tokens after the hold) becomes a tail that
@@ -76,8 +78,8 @@ void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32
 /* Lets go of the whole chain; the nodes stay as cold cache. */
 void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns);
 
-/* Pins the nodes along tokens[0 .. n) (whole pages that are READY) until the time given; pinned nodes
- * are evicted last, when nothing else is left. Returns pages pinned. */
+/* Pins the nodes along tokens[0 .. n) (whole pages that are READY) until the time given; pinned
+ * nodes are evicted last, when nothing else is left. Returns pages pinned. */
 int32_t kv_tree_pin(struct kv_tree *t, const int32_t *tokens, int32_t n, uint64_t until_ns);
 /* Frees at least n_pages cold pages when it can, least benefit first (tokens a hit would save x how
  * recently and often it was used / bytes; leaves before their parents; unpinned before pinned).
@@ -91,8 +93,8 @@ bool kv_tree_divergence(const struct kv_tree *t, const int32_t *tokens, int32_t 
 
 struct kv_tree_stats {
     int32_t nodes, pages, cold_pages, pinned_pages, tails, promised;
-    /* Matches that held full pages at once; that found a tail to copy; that held pages which another
-     * sequence was computing; that found nothing. A match may count as full and partial. */
+    /* Matches that held full pages at once; that found a tail to copy; that held pages which
+     * another sequence was computing; that found nothing. A match may count as full and partial. */
     uint64_t hits_full, hits_partial, hits_inflight, misses;
     uint64_t hit_tokens, evicted_pages;
     uint64_t collisions; /* equal hashes of different text met while looking */

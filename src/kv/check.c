@@ -1,0 +1,206 @@
+/*
+ * kv/check.c - proves what the prefix tree's code relies on. Walks everything, allocates; for tests
+ * and debug builds only.
+ */
+#include "kv/tree.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+struct check {
+    const struct kv_tree *t;
+    struct t9_err *err;
+    int32_t *refs;      /* [n_ever] expected from the holds */
+    uint8_t *page_seen; /* [pages_total] */
+    struct kv_tree_stats sum;
+    int32_t n_listed, n_promises;
+};
+
+static t9_status bad(struct check *c, const struct kv_node *n, const char *what)
+{
+    return t9_fail(c->err, T9_STATUS_CORRUPT,
+                   "prefix tree: node %d (page %d, %d tokens, %d refs, state %d): %s",
+                   (int)(n - c->t->nodes), n->page, n->n_tokens, n->refs, n->state, what);
+}
+
+static bool is_node(const struct kv_tree *t, const struct kv_node *n)
+{
+    return n >= t->nodes && n < t->nodes + t->n_ever && n->state != NODE_FREE;
+}
+
+static t9_status count_holds(struct check *c, const struct kv_hold *holds, int32_t n_holds)
+{
+    for (int32_t i = 0; i < n_holds; i++) {
+        int32_t k = 0;
+        for (const struct kv_node *n = holds[i].last; n && n != &c->t->root; n = n->parent) {
+            if (!is_node(c->t, n) || n->state != NODE_READY || n->n_tokens != KV_PAGE_TOKENS)
+                return t9_fail(c->err, T9_STATUS_CORRUPT,
+                               "prefix tree: hold %d goes through something else than a page", i);
+            c->refs[n - c->t->nodes]++;
+            k++;
+        }
+        if (k != holds[i].n_pages)
+            return t9_fail(c->err, T9_STATUS_CORRUPT,
+                           "prefix tree: hold %d has %d pages, its chain %d", i, holds[i].n_pages,
+                           k);
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t pages_total)
+{
+    if (n->page < 0 || n->page >= pages_total || !kv_page_is_used(c->t->pool, n->page))
+        return bad(c, n, "its page is not one that the pool has handed out");
+    if (c->page_seen[n->page]++)
+        return bad(c, n, "its page belongs to another node too");
+    if (n->refs != c->refs[n - c->t->nodes])
+        return bad(c, n, "its references are not those of the holds");
+    if (n->parent->state != NODE_READY)
+        return bad(c, n, "a computed page after one that is not");
+    if ((n->list >= 0) != (n->refs == 0 && !n->first_child))
+        return bad(c, n, "a cold leaf outside the lists, or something else in them");
+    c->n_listed += n->list >= 0;
+    c->sum.pages++;
+    c->sum.cold_pages += n->refs == 0;
+    c->sum.tails += n->n_tokens < KV_PAGE_TOKENS;
+    return T9_STATUS_OK;
+}
+
+static t9_status check_computing(struct check *c, const struct kv_node *n)
+{
+    if (n->page != -1 || n->refs != 0 || n->pin_until_ns || n->n_tokens != KV_PAGE_TOKENS)
+        return bad(c, n, "a promise with page, references, pin or as a tail");
+    if (n->producer < 0 || n->producer >= c->t->n_producers_ever ||
+        !c->t->producers[n->producer].who)
+        return bad(c, n, "a promise of nobody");
+    if (n->parent->state == NODE_COMPUTING && n->parent->producer != n->producer)
+        return bad(c, n, "a promise that builds on another sequence's promise");
+    c->sum.promised++;
+    return T9_STATUS_OK;
+}
+
+static t9_status check_node(struct check *c, const struct kv_node *n, int32_t pages_total)
+{
+    const struct kv_tree *t = c->t;
+    if (n->parent != &t->root && !is_node(t, n->parent))
+        return bad(c, n, "its parent is gone");
+    if (n->parent->n_tokens < KV_PAGE_TOKENS && n->parent != &t->root)
+        return bad(c, n, "its parent is a tail");
+    if (n->n_tokens < 1 || n->n_tokens > KV_PAGE_TOKENS)
+        return bad(c, n, "its number of tokens");
+    if (n->sib_prev ? n->sib_prev->sib_next != n : n->parent->first_child != n)
+        return bad(c, n, "its parent's list of children");
+    if (n->sib_next && (n->sib_next->sib_prev != n || n->sib_next->parent != n->parent))
+        return bad(c, n, "its next sibling");
+    if (n->n_tokens == KV_PAGE_TOKENS) {
+        uint64_t collisions = 0;
+        if (n->hash != tree_hash(t, n->parent, n->tokens) ||
+            tree_find(t, n->parent, n->tokens, &collisions) != n)
+            return bad(c, n, "the index does not find it");
+    }
+    c->sum.nodes++;
+    c->sum.pinned_pages += n->pin_until_ns != 0;
+    if (n->state == NODE_COMPUTING)
+        return check_computing(c, n);
+    return check_ready(c, n, pages_total);
+}
+
+/* Every list holds only what belongs there; with the counts equal, it holds all of it. */
+static t9_status check_lists(struct check *c)
+{
+    const struct kv_tree *t = c->t;
+    int32_t n_listed = 0;
+    for (int i = 0; i < TREE_LISTS; i++) {
+        const struct kv_node *prev = NULL;
+        for (const struct kv_node *n = t->cold[i].head; n; prev = n, n = n->next, n_listed++) {
+            if (!is_node(t, n) || n->list != i || n->prev != prev)
+                return bad(c, n, "a cold list is broken");
+            if ((i == TREE_PINNED) != (n->pin_until_ns != 0))
+                return bad(c, n, "a pin and the cold lists disagree");
+        }
+        if (t->cold[i].tail != prev)
+            return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: cold list %d's tail", i);
+    }
+    int32_t n_promised = 0;
+    for (int i = 0; i < t->n_producers_ever; i++) {
+        const struct producer *p = &t->producers[i];
+        if ((p->who == NULL) != (p->head == NULL))
+            return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: producer %d", i);
+        for (const struct kv_node *n = p->head; n; n = n->next, n_promised++) {
+            if (!is_node(t, n) || n->state != NODE_COMPUTING || n->producer != i)
+                return bad(c, n, "a producer's promises are broken");
+        }
+    }
+    int32_t n_pinned = 0;
+    for (const struct kv_node *n = t->pinned; n; n = n->pin_next, n_pinned++) {
+        if (!is_node(t, n) || !n->pin_until_ns || n->pin_until_ns < t->pin_next_ns)
+            return bad(c, n, "the list of pins is broken");
+    }
+    if (n_listed != c->n_listed || n_promised != c->sum.promised || n_pinned != c->sum.pinned_pages)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: lists hold %d cold, %d promised, %d pinned; the nodes say %d, "
+                       "%d, %d",
+                       n_listed, n_promised, n_pinned, c->n_listed, c->sum.promised,
+                       c->sum.pinned_pages);
+    return T9_STATUS_OK;
+}
+
+static t9_status check_counts(struct check *c)
+{
+    struct kv_tree_stats s = kv_tree_stats(c->t);
+    const struct kv_tree_stats *w = &c->sum;
+    if (s.nodes != w->nodes || s.pages != w->pages || s.cold_pages != w->cold_pages ||
+        s.pinned_pages != w->pinned_pages || s.tails != w->tails || s.promised != w->promised)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: counters say %d nodes, %d pages, %d cold, %d pinned, %d "
+                       "tails, %d promised; counted %d, %d, %d, %d, %d, %d",
+                       s.nodes, s.pages, s.cold_pages, s.pinned_pages, s.tails, s.promised,
+                       w->nodes, w->pages, w->cold_pages, w->pinned_pages, w->tails, w->promised);
+    if (s.pages > kv_pool_stats(c->t->pool).pages_used)
+        return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: more pages than the pool gave");
+    return T9_STATUS_OK;
+}
+
+/* Slots hold each indexed node once: check_node found every node, so counting is enough. */
+static t9_status check_slots(struct check *c)
+{
+    const struct kv_tree *t = c->t;
+    int32_t n = 0;
+    int32_t want = 0;
+    for (uint32_t i = 0; i <= t->slot_mask; i++)
+        n += t->slots[i] != 0;
+    for (int32_t i = 0; i < t->n_ever; i++)
+        want += t->nodes[i].state != NODE_FREE && t->nodes[i].n_tokens == KV_PAGE_TOKENS;
+    if (n != want)
+        return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: %d index entries for %d full pages",
+                       n, want);
+    return T9_STATUS_OK;
+}
+
+t9_status kv_tree_check(const struct kv_tree *t, const struct kv_hold *holds, int32_t n_holds,
+                        struct t9_err *err)
+{
+    int32_t pages_total = kv_pool_stats(t->pool).pages_total;
+    struct check c = {.t = t, .err = err};
+    c.refs = mem_calloc((size_t)t->n_ever + 1, sizeof *c.refs);
+    c.page_seen = mem_calloc((size_t)pages_total, 1);
+    t9_status st = T9_STATUS_OK;
+    if (!c.refs || !c.page_seen)
+        st = t9_fail(err, T9_STATUS_NOMEM, "prefix tree check: out of memory");
+    if (st == T9_STATUS_OK)
+        st = count_holds(&c, holds, n_holds);
+    for (int32_t i = 0; st == T9_STATUS_OK && i < t->n_ever; i++) {
+        if (t->nodes[i].state != NODE_FREE)
+            st = check_node(&c, &t->nodes[i], pages_total);
+    }
+    if (st == T9_STATUS_OK)
+        st = check_lists(&c);
+    if (st == T9_STATUS_OK)
+        st = check_counts(&c);
+    if (st == T9_STATUS_OK)
+        st = check_slots(&c);
+    mem_free(c.refs);
+    mem_free(c.page_seen);
+    return st;
+}
