@@ -132,6 +132,9 @@ void cli_signals_init(bool watch_interrupts);
 struct buf;
 void identity_write(struct buf *out, const struct runtime *rt);
 
+/* The key that clients must send: --api-key, else TEMPO9_API_KEY; NULL when neither is there. */
+const char *config_api_key(const struct cli_options *o);
+
 int cmd_serve(const struct cli_options *o);
 int cmd_run(const struct cli_options *o);
 int cmd_inspect(const struct cli_options *o);

@@ -11,7 +11,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { DRAIN_MS = 10000, NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
@@ -78,7 +77,6 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
 {
     struct origins origins;
     T9_TRY(origins_split(&origins, o->cors_origins, err));
-    const char *key = o->api_key ? o->api_key : getenv("TEMPO9_API_KEY");
     T9_TRY(runtime_open_tokenizer(rt, o, err));
     T9_TRY(runtime_open_template(rt, err));
     T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
@@ -91,7 +89,7 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     hp.host = o->host;
     hp.port = (uint16_t)o->port;
     hp.insecure = o->insecure;
-    hp.api_key = key && key[0] ? key : NULL;
+    hp.api_key = config_api_key(o);
     hp.cors_origins = origins.v;
     hp.n_cors_origins = origins.n;
     hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,
