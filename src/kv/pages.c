@@ -5,13 +5,14 @@
  * whose memory is warmest is used next and memory follows use. Both tables beside the pages live in
  * reserved address space and are touched only where pages have been used: starting costs nothing,
  * whatever the budget. `n_trimmed` entries at the bottom of the stack have given their memory back
- * already.
+ * already. While the pool grows, a thread takes memory ahead of it (ahead.h).
  *
  * It knows nothing of sequences or tokens. Engine thread only, except kv_pool_stats.
  */
 #include "kv/kv.h"
 
 #include "base/mem.h"
+#include "kv/ahead.h"
 
 #include <stdatomic.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct kv_pool {
     uint8_t *used;       /* [n_pages] */
     void *tables;
     size_t tables_bytes;
+    struct ahead ahead;
     _Atomic int32_t n_used, n_peak;
 };
 
@@ -58,6 +60,8 @@ t9_status kv_pool_new(struct kv_pool **out, struct be *be, const struct kv_geom 
     t9_status st = be_reserve(be, p->base_bytes, &p->base, err);
     if (st == T9_STATUS_OK)
         st = be_reserve(be, p->tables_bytes, &p->tables, err);
+    if (st == T9_STATUS_OK)
+        st = ahead_init(&p->ahead, p->base, p->base_bytes, err);
     if (st != T9_STATUS_OK) {
         kv_pool_free(p);
         return st;
@@ -72,6 +76,7 @@ void kv_pool_free(struct kv_pool *p)
 {
     if (!p)
         return;
+    ahead_deinit(&p->ahead);
     if (p->base)
         be_unreserve(p->be, p->base, p->base_bytes);
     if (p->tables)
@@ -103,6 +108,7 @@ int32_t kv_page_alloc(struct kv_pool *p)
             p->n_trimmed = p->n_free;
     } else if (p->n_ever < p->n_pages) {
         page = p->n_ever++;
+        ahead_grow(&p->ahead, (size_t)p->n_ever * p->geom.page_bytes);
     } else {
         return -1;
     }
@@ -143,17 +149,23 @@ bool kv_page_is_used(const struct kv_pool *p, int32_t page)
 
 void kv_pool_trim(struct kv_pool *p)
 {
+    size_t page_bytes = p->geom.page_bytes;
+    char *base = p->base;
     if (p->n_free == p->n_ever) {
         /* Nothing is used: one call for all, and pages are handed out from the start again. */
-        if (p->n_trimmed < p->n_free)
-            be_decommit(p->be, p->base, (size_t)p->n_ever * p->geom.page_bytes);
+        size_t end = ahead_shrink(&p->ahead, 0);
+        if ((size_t)p->n_ever * page_bytes > end)
+            end = (size_t)p->n_ever * page_bytes;
+        if (p->n_ever > 0)
+            be_decommit(p->be, base, end);
         p->n_ever = p->n_free = p->n_trimmed = 0;
         return;
     }
     for (int32_t i = p->n_trimmed; i < p->n_free; i++)
-        be_decommit(p->be, (char *)p->base + (size_t)p->free_stack[i] * p->geom.page_bytes,
-                    p->geom.page_bytes);
+        be_decommit(p->be, base + (size_t)p->free_stack[i] * page_bytes, page_bytes);
     p->n_trimmed = p->n_free;
+    size_t used_bytes = (size_t)p->n_ever * page_bytes;
+    be_decommit(p->be, base + used_bytes, ahead_shrink(&p->ahead, used_bytes) - used_bytes);
 }
 
 struct kv_pool_stats kv_pool_stats(const struct kv_pool *p)
