@@ -8,19 +8,27 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/internal.h"
+#include "engine/plan_log.h"
 
 #include <limits.h>
+#include <stdio.h>
 
 enum {
     MAX_BATCH_MAX = 1024,
     STEP_TOKENS_MAX = 65536,
     QUEUE_CAP_MAX = 1 << 20,
+    CACHE_IDLE_MS = 600000,
+    RETRY_AFTER_MAX_S = 600,
+    SLOTS_PER_SEQ = 2, /* one that runs, one that waits for a prefix */
 };
 
 void engine_params_init(struct engine_params *p)
 {
-    *p = (struct engine_params){
-        .kv_type = KV_TYPE_F16, .max_batch = 16, .step_tokens = 256, .queue_cap = 256};
+    *p = (struct engine_params){.kv_type = KV_TYPE_F16,
+                                .max_batch = 16,
+                                .step_tokens = 256,
+                                .queue_cap = 256,
+                                .cache_idle_ms = CACHE_IDLE_MS};
 }
 
 static t9_status check_range(const char *name, int32_t v, int32_t max, struct t9_err *err)
@@ -36,9 +44,45 @@ static t9_status check_params(const struct engine_params *p, struct t9_err *err)
     T9_TRY(check_range("max_batch", p->max_batch, MAX_BATCH_MAX, err));
     T9_TRY(check_range("step_tokens", p->step_tokens, STEP_TOKENS_MAX, err));
     T9_TRY(check_range("queue_cap", p->queue_cap, QUEUE_CAP_MAX, err));
+    if (p->max_running_per_key < 0 || p->cache_idle_ms < 0)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "engine: max_running_per_key and cache_idle_ms must not be negative");
     if (p->max_length != 0)
         T9_TRY(check_range("max_length", p->max_length, INT32_MAX - KV_PAGE_TOKENS, err));
     return T9_STATUS_OK;
+}
+
+/* The slots, what is known of them to the scheduler and to readers, and their tokens. */
+static t9_status alloc_slots(struct engine *e, struct t9_err *err)
+{
+    size_t n = (size_t)e->n_slots;
+    e->seqs = mem_calloc(n, sizeof *e->seqs);
+    e->sched = mem_calloc(n, sizeof *e->sched);
+    e->check_holds = mem_calloc(n, sizeof *e->check_holds);
+    e->state = mem_calloc(1, sizeof *e->state);
+    e->state_next = mem_calloc(1, sizeof *e->state_next);
+    if (e->p.plan_log)
+        e->plan_line = mem_alloc(plan_log_line_cap(e->n_slots));
+    if (!e->seqs || !e->sched || !e->check_holds || !e->state || !e->state_next ||
+        (e->p.plan_log && !e->plan_line))
+        return t9_fail(err, T9_STATUS_NOMEM, "engine: out of memory");
+    void *mem;
+    size_t bytes = n * (size_t)e->max_length * sizeof *e->known;
+    T9_TRY(be_reserve(e->p.be, bytes, &mem, err));
+    e->known = mem;
+    e->known_bytes = bytes;
+    return T9_STATUS_OK;
+}
+
+static t9_status alloc_tree(struct engine *e, struct t9_err *err)
+{
+    char salt[160];
+    if (e->p.no_prefix_cache)
+        return T9_STATUS_OK;
+    int n = snprintf(salt, sizeof salt, "%s %.*s %llu %s", e->info->arch,
+                     e->info->name.n > 64 ? 64 : (int)e->info->name.n, e->info->name.p,
+                     (unsigned long long)e->info->n_params, kv_type_name(e->p.kv_type));
+    return kv_tree_new(&e->tree, e->pool, (str){salt, (size_t)n}, err);
 }
 
 /* Everything that a step uses, sized by the step and the pool's budget. */
@@ -52,10 +96,12 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     if (e->max_length < 2 || e->max_length > pool_tokens)
         e->max_length = pool_tokens > INT32_MAX - KV_PAGE_TOKENS ? INT32_MAX - KV_PAGE_TOKENS
                                                                  : (int32_t)pool_tokens;
+    e->n_slots = SLOTS_PER_SEQ * p->max_batch;
+    T9_TRY(alloc_tree(e, err));
     int32_t outputs = p->max_batch < p->step_tokens ? p->max_batch : p->step_tokens;
     struct batch_limits limits = {.rows = p->step_tokens,
                                   .outputs = outputs,
-                                  .seqs = p->max_batch,
+                                  .seqs = e->n_slots,
                                   .pages = sched_pages(e->max_length),
                                   .n_vocab = e->info->n_vocab};
     T9_TRY(batch_buf_init(&e->batch, p->be, &limits, &e->geom, kv_pool_base(e->pool), err));
@@ -71,16 +117,19 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     void *mem;
     T9_TRY(be_reserve(p->be, scratch_bytes ? scratch_bytes : 1, &mem, err));
     e->scratch = (struct scratch){.base = mem, .cap = scratch_bytes ? scratch_bytes : 1};
-    e->seqs = mem_calloc((size_t)p->max_batch, sizeof *e->seqs);
-    e->sched = mem_calloc((size_t)p->max_batch, sizeof *e->sched);
-    if (!e->seqs || !e->sched)
-        return t9_fail(err, T9_STATUS_NOMEM, "engine: out of memory");
+    T9_TRY(alloc_slots(e, err));
     return ring_new(&e->ring, (size_t)p->queue_cap, err);
 }
 
 static void free_all(struct engine *e)
 {
     ring_free(e->ring);
+    if (e->known)
+        be_unreserve(e->p.be, e->known, e->known_bytes);
+    mem_free(e->plan_line);
+    mem_free(e->state_next);
+    mem_free(e->state);
+    mem_free(e->check_holds);
     mem_free(e->sched);
     mem_free(e->seqs);
     if (e->scratch.base)
@@ -88,6 +137,7 @@ static void free_all(struct engine *e)
     tape_deinit(&e->tape);
     sampler_free(e->sampler);
     batch_buf_deinit(&e->batch);
+    kv_tree_free(e->tree);
     kv_pool_free(e->pool);
     mem_free(e);
 }
@@ -145,6 +195,7 @@ void engine_free(struct engine *e)
     /* A submit that overlapped with the thread's end. */
     for (struct request *r; (r = ring_pop(e->ring)) != NULL;) {
         atomic_fetch_sub(&e->n_waiting, 1);
+        atomic_fetch_sub(&e->waiting_tokens, r->n_prompt);
         loop_end_request(e, r, FINISH_REASON_CANCELLED, NULL);
     }
     free_all(e);
@@ -202,14 +253,19 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
     int32_t n_waiting = atomic_fetch_add(&e->n_waiting, 1);
     t9_status st = check_open(e, err);
     if (st == T9_STATUS_OK && n_waiting >= e->p.queue_cap)
-        st = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again later",
-                     n_waiting);
+        st =
+            t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again in %d seconds",
+                    n_waiting, engine_retry_after_s(e));
     if (st == T9_STATUS_OK) {
+        r->id = atomic_fetch_add(&e->n_submitted, 1) + 1;
+        atomic_fetch_add(&e->waiting_tokens, r->n_prompt);
         atomic_store_explicit(&r->state, REQ_STATE_WAITING, memory_order_relaxed);
         atomic_store_explicit(&r->clocks.queued, clock_now_ns(), memory_order_relaxed);
         if (ring_push(e->ring, r))
             return T9_STATUS_OK;
-        st = t9_fail(err, T9_STATUS_BUSY, "the queue is full; try again later");
+        atomic_fetch_sub(&e->waiting_tokens, r->n_prompt);
+        st = t9_fail(err, T9_STATUS_BUSY, "the queue is full; try again in %d seconds",
+                     engine_retry_after_s(e));
     }
     atomic_fetch_sub(&e->n_waiting, 1);
     atomic_fetch_sub(&e->n_open, 1);
@@ -227,6 +283,22 @@ void engine_set_logits_hook(struct engine *e, engine_logits_hook hook, void *ctx
 {
     e->hook_ctx = ctx;
     e->hook = hook;
+}
+
+void engine_set_step_hook(struct engine *e, engine_step_hook hook, void *ctx)
+{
+    e->step_hook_ctx = ctx;
+    e->step_hook = hook;
+}
+
+int32_t engine_retry_after_s(const struct engine *e)
+{
+    double tokens = (double)atomic_load_explicit(&e->waiting_tokens, memory_order_relaxed);
+    double n = (double)atomic_load_explicit(&e->n_waiting, memory_order_relaxed);
+    double ns = tokens * (double)atomic_load_explicit(&e->prompt_token_ns, memory_order_relaxed) +
+                n * (double)atomic_load_explicit(&e->reply_ns, memory_order_relaxed);
+    double s = ns * 1e-9 + 1.0;
+    return s < RETRY_AFTER_MAX_S ? (int32_t)s : RETRY_AFTER_MAX_S;
 }
 
 struct wait_ctx {

@@ -3,8 +3,10 @@
  * (decisions D3, D4). Knows tokens only.
  *
  * There is no prefill phase and no decode phase: every sequence has tokens wanted and tokens
- * computed; each step hands out a token budget, one row to every decoding sequence first, then
- * chunks of prompts, first come first served.
+ * computed; each step hands out a time budget, one row to every decoding sequence first, then
+ * chunks of prompts. What was computed once stays in a prefix tree (kv/prefix.h) and is shared;
+ * when pages run out, one running request at a time goes back to the queue and is resumed later,
+ * with the same text.
  */
 #ifndef T9_ENGINE_ENGINE_H
 #define T9_ENGINE_ENGINE_H
@@ -32,9 +34,17 @@ struct engine_params {
     int32_t max_batch;   /* sequences running at once */
     int32_t step_tokens; /* rows of one step at most (prefill chunk + decode rows) */
     int32_t queue_cap;   /* waiting requests; beyond it engine_submit answers BUSY */
+    int32_t max_running_per_key; /* of one request.client_key at once; 0 = no limit */
+    bool no_prefix_cache;        /* nothing is kept or shared */
+    int32_t cache_idle_ms;       /* unpinned cache is dropped after so long idle; 0 = never */
+    /* Called on the engine thread with one line of JSON per step (plan_log.h), without a line feed;
+     * the text lives until the call returns. NULL = off. */
+    void (*plan_log)(void *ctx, const char *line, size_t n);
+    void *plan_log_ctx;
 };
 
-void engine_params_init(struct engine_params *p); /* max_batch 16, step_tokens 256, queue_cap 256 */
+/* max_batch 16, step_tokens 256, queue_cap 256, cache_idle_ms 10 minutes; the rest off */
+void engine_params_init(struct engine_params *p);
 /* Allocates everything, runs one warm-up step, starts the thread. */
 t9_status engine_new(struct engine **out, const struct engine_params *p, struct t9_err *err);
 /* Cancels what runs, joins the thread, frees. Requests still submitted end with CANCELLED first. */
@@ -55,6 +65,9 @@ bool engine_wait(struct engine *e, struct request *r, const struct event_cursor 
 bool engine_drain(struct engine *e, int timeout_ms);
 
 int32_t engine_max_length(const struct engine *e);
+/* Any thread: seconds after which a request that was refused now has a fair chance, from what waits
+ * and how fast it is being worked off; 1 to 600. */
+int32_t engine_retry_after_s(const struct engine *e);
 /* Any thread, no lock shared with the step. */
 void engine_stats_read(const struct engine *e, struct engine_stats *out);
 

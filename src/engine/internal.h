@@ -1,8 +1,9 @@
 /*
  * engine/internal.h - private to engine/: what the engine's own files share.
  *
- * engine.c is what other threads call, loop.c is the engine thread. Each field of struct engine
- * says who writes it.
+ * engine.c is what other threads call; loop.c is the engine thread and its steps, queue.c who
+ * waits and who starts, seq.c the slots and their pages, state.c the snapshot. Each field of struct
+ * engine says who writes it.
  */
 #ifndef T9_ENGINE_INTERNAL_H
 #define T9_ENGINE_INTERNAL_H
@@ -13,7 +14,9 @@
 #include "engine/engine.h"
 #include "engine/sched.h"
 #include "engine/signal.h"
+#include "engine/testing.h"
 #include "kv/kv.h"
+#include "kv/prefix.h"
 #include "sample/sample.h"
 
 #include <stdatomic.h>
@@ -21,22 +24,38 @@
 /* Counters of struct engine_stats: one writer, the engine thread; any reader. */
 struct engine_counters {
     _Atomic uint64_t steps, rows;
-    _Atomic uint64_t prompt_tokens, cached_tokens, generated_tokens;
-    _Atomic uint64_t requests_admitted;
+    _Atomic uint64_t prompt_tokens, cached_tokens, generated_tokens, recomputed_tokens;
+    _Atomic uint64_t requests_admitted, requests_expired;
     _Atomic uint64_t requests_ended[FINISH_REASON_ERROR + 1]; /* by finish_reason */
+    _Atomic uint64_t prefix_full, prefix_partial, prefix_inflight, prefix_miss;
+    _Atomic uint64_t prefix_given_up, prefix_diverged, preemptions;
     _Atomic uint64_t queue_ns, prefill_ns, decode_ns, step_ns;
     _Atomic uint64_t ttft_bucket[16], gap_bucket[16];
     _Atomic uint64_t ttft_count, gap_count, ttft_sum_ns, gap_sum_ns;
+    /* Gauges, doubles as their bits. */
+    _Atomic uint64_t cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns;
 };
 
-/* A sequence slot. Engine thread only. */
+/* A sequence slot. Engine thread only. Its first hold.n_pages pages are the tree's, shared; the
+ * ones after them are its own. */
 struct seq {
     struct request *req; /* NULL = free */
+    bool waits;          /* REQ_STATE_PREFIX: gets no rows yet */
+    bool was_shared;     /* pages came while it waited */
     int32_t n_known;     /* tokens known: prompt and log */
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
-    int32_t n_pages;     /* in use */
-    int32_t n_reserved;  /* pages that it may need at most */
+    int32_t n_pages;     /* in its page table */
     int32_t output;      /* index of its logits in this step, -1 = none */
+    struct kv_hold hold;
+    uint64_t give_up_ns; /* waits no longer than until then ... */
+    uint64_t moved_step; /* ... nor PREFIX_PATIENCE_STEPS after the last page that came */
+};
+
+/* The snapshot for engine_state_read: a version, odd while it is written, and words that are
+ * stored and loaded one by one, so that a torn copy is noticed and taken again. */
+struct state_box {
+    _Atomic uint64_t version;
+    _Atomic uint64_t word[(sizeof(struct engine_state) + 7) / 8];
 };
 
 struct engine {
@@ -44,29 +63,46 @@ struct engine {
     const struct model_info *info;
     struct kv_geom geom;
     int32_t max_length, n_sampled_vocab;
+    int32_t n_slots; /* max_batch that run and as many that wait for a prefix */
     engine_logits_hook hook;
     void *hook_ctx;
+    engine_step_hook step_hook;
+    void *step_hook_ctx;
 
     /* ---- engine thread ---- */
     struct kv_pool *pool;
+    struct kv_tree *tree; /* NULL = no cache */
     struct batch_buf batch;
     struct sampler *sampler;
     struct tape tape;
     struct scratch scratch;
-    struct seq *seqs;        /* [max_batch] */
-    struct sched_seq *sched; /* [max_batch], parallel to seqs */
+    struct seq *seqs;        /* [n_slots] */
+    struct sched_seq *sched; /* [n_slots], parallel to seqs */
+    int32_t *known; /* [n_slots][max_length] prompt and log of each slot, one after another */
+    size_t known_bytes;
     struct sched_cost cost;
-    int32_t n_running_now, n_reserved_pages;
-    uint64_t n_admitted, step;
-    struct request *waiting; /* by priority, then first come first served */
-    bool trimmed;
+    struct sched_fit fit;
+    double decode_step_ns, reply_tokens; /* moving averages; tokens of a finished reply */
+    int32_t n_running_now, n_prefix_now, n_preempted_now;
+    uint64_t step;
+    struct request *waiting; /* by priority, then by id */
+    uint64_t blocked_id;     /* this request had no room when there was room for ... */
+    int32_t blocked_room;    /* ... so many pages; 0 = none */
+    bool trimmed;            /* since something used pages */
+    char *plan_line;         /* NULL without plan log */
+    struct state_box *state;
+    struct engine_state *state_next;
+    struct kv_hold *check_holds; /* [n_slots], for engine_check */
 
     /* ---- shared ---- */
     struct ring *ring; /* submitted requests */
     struct thread thread;
-    _Atomic int32_t n_waiting; /* submitted, not admitted, not ended */
-    _Atomic int32_t n_running;
-    _Atomic int32_t n_open; /* submitted, not ended */
+    _Atomic uint64_t n_submitted; /* the newest request's id */
+    _Atomic int32_t n_waiting;    /* submitted or preempted, in no slot, not ended */
+    _Atomic int32_t n_running, n_prefix, n_preempted;
+    _Atomic int32_t n_open;                     /* submitted, not ended */
+    _Atomic int64_t waiting_tokens;             /* prompts of what waits */
+    _Atomic uint64_t prompt_token_ns, reply_ns; /* estimates for engine_retry_after_s */
     atomic_bool draining, stopping;
     atomic_bool failed;      /* release-stored after fail_err */
     _Atomic int32_t started; /* 0 = not yet, 1 = ready, -1 = the first step failed */
@@ -75,16 +111,65 @@ struct engine {
     struct engine_counters n;
 };
 
+/* ---- loop.c ---- */
+
 /* The engine thread's function; `arg` is the engine. */
 void loop_main(void *arg);
 /* Ends a request that is in no slot and no list, and gives it back to its caller. */
 void loop_end_request(struct engine *e, struct request *r, finish_reason reason,
                       const struct t9_err *err);
+/* Tells the reader that something is new; at most one notification is under way per request. */
+void loop_notify(struct request *r);
+void loop_set_clock(_Atomic uint64_t *clock, uint64_t now_ns);
 
+/* ---- queue.c ---- */
+
+/* Moves what was submitted to the waiting list. */
+void queue_take_submitted(struct engine *e);
+/* Puts a request to its place in the list. */
+void queue_insert(struct engine *e, struct request *r);
+/* Ends waiting requests: all, or those that are cancelled or past their deadline. */
+void queue_end_all(struct engine *e, finish_reason reason, const struct t9_err *err);
+void queue_end_some(struct engine *e, uint64_t now_ns);
+/* Starts what can start. Afterwards something runs if anything is there at all. */
+void queue_admit(struct engine *e);
+
+/* ---- seq.c ---- */
+
+int32_t *seq_known(const struct engine *e, int32_t slot);
+/* Puts a request into a free slot: known tokens, nothing computed, no pages. */
+void seq_place(struct engine *e, int32_t slot, struct request *r);
+/* Extends the slot's hold along its known tokens. */
+struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns);
+/* From now on it gets rows; m is its last match. */
+void seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns);
+/* Empties a slot; what was computed stays as cache. The request is the caller's. */
+void seq_leave(struct engine *e, int32_t slot);
+void seq_end(struct engine *e, int32_t slot, finish_reason reason, const struct t9_err *err);
+/* Ends sequences: all, or those that are cancelled or wait past their deadline. */
+void seq_end_all(struct engine *e, finish_reason reason, const struct t9_err *err);
+void seq_end_some(struct engine *e, uint64_t now_ns);
+/* Makes the pages of all planned rows present; drops cache and preempts for it. Slots that were
+ * preempted have no rows any more. */
+t9_status seq_grow_all(struct engine *e, struct t9_err *err);
+/* Gives pages that were filled by now to the tree. */
+t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct t9_err *err);
+/* Pages that are free or hold cache that nobody uses. */
+int32_t seq_pages_to_be_had(const struct engine *e);
+/* The error of a request whose deadline has passed. */
+void seq_expired_error(const struct engine *e, const struct request *r, uint64_t now_ns,
+                       struct t9_err *err);
+
+/* ---- state.c, stats.c ---- */
+
+/* Writes the snapshot. */
+void state_publish(struct engine *e, uint64_t now_ns);
 void stats_count(_Atomic uint64_t *counter, uint64_t n);
 /* A first token, or the next one `ns` after the one before. */
 void stats_ttft(struct engine_counters *n, uint64_t ns);
 void stats_gap(struct engine_counters *n, uint64_t ns);
 void stats_ended(struct engine_counters *n, const struct request *r, finish_reason reason);
+/* Publishes the cost model and what engine_retry_after_s needs. */
+void stats_cost(struct engine *e);
 
 #endif

@@ -37,10 +37,13 @@ typedef enum finish_reason {
     FINISH_REASON_ERROR,     /* see request_error */
 } finish_reason;
 
-/* Phase clocks (decision D16), monotonic ns, 0 = not reached. */
+/* Phase clocks (decision D16), monotonic ns, 0 = not reached. `admitted` is the start of the first
+ * row of its own: time spent waiting for another request to compute the same prefix lies before. */
 struct req_clocks {
     _Atomic uint64_t received, parsed, queued, admitted, restored, prefilled, first_token,
         first_byte, last_token, last_byte;
+    /* Durations in ns, sums: in state PREFIX, and in state PREEMPTED. */
+    _Atomic uint64_t prefix_ns, preempted_ns;
 };
 
 struct request {
@@ -52,6 +55,14 @@ struct request {
     uint32_t choice;  /* index among n choices of one protocol request */
     bool ignore_eos;  /* end-of-generation tokens are ordinary tokens */
     int32_t priority; /* higher first; 0 is normal */
+    /* Who asks, as an opaque hash; requests of one key share max_running_per_key. 0 = nobody. */
+    uint64_t client_key;
+    /* Monotonic ns: still waiting for its first row then, it ends with an error (AGAIN). 0 = none.
+     */
+    uint64_t deadline_ns;
+    /* The first n_pin_tokens of the prompt (whole pages) are evicted last until pin_until_ns. */
+    int32_t n_pin_tokens;
+    uint64_t pin_until_ns;
     /* Called by the engine thread when something new can be read. Must not block, allocate or take
      * a lock: post `req` to a ring. May be NULL (then use engine_wait). Calls may be coalesced by
      * `notified`, but for the one after `finish` was stored: that one is always made, and it is the
@@ -67,15 +78,22 @@ struct request {
     /* ---- written by the engine, readable by any thread ---- */
     _Atomic int32_t state;       /* req_state */
     _Atomic int32_t n_prefilled; /* prompt tokens computed or reused so far */
-    _Atomic int32_t n_cached;    /* prompt tokens taken from the cache */
+    /* Prompt tokens that were not computed for this request: taken from finished, running or just
+     * now computing requests, at most n_prompt - 1. Final once `admitted` is set; a preemption does
+     * not change it. */
+    _Atomic int32_t n_cached;
+    _Atomic int32_t n_preempted; /* times that it had to give its pages back */
     _Atomic int32_t n_tokens;    /* tokens in the log; release-stored after the token */
     _Atomic int32_t finish;      /* finish_reason; release-stored last: then all else is final */
     struct req_clocks clocks;
     int32_t *tokens;     /* the token log, [max_tokens] */
     struct t9_err error; /* valid once finish == FINISH_REASON_ERROR */
 
+    uint64_t id;          /* number of its submission, from 1; constant from then on */
     struct request *next; /* [engine] queue link */
     void *engine_private; /* [engine] sequence slot */
+    uint64_t paused_ns;   /* [engine] when its state became PREFIX or PREEMPTED */
+    int32_t n_lost;       /* [engine] tokens computed when it was preempted */
     /* A notification is pending: set by the engine; whoever takes it clears this, then reads. */
     atomic_bool notified;
 };

@@ -1,13 +1,16 @@
 /*
  * engine/sched.c - the scheduling rules (decision D4). See sched.h.
  *
- * Decoding sequences get one row each; what is left of the step goes to prompts in the order of
- * their admission, the first as much as it can use. Where the step cannot even give everybody one
- * row, each gets one in turn, least recently served first, so that neither streams nor prompts
- * starve.
+ * Decoding sequences get one row each. The length of a step bounds the gap between two tokens of
+ * every stream (promise P3), so what is left of it is counted in time, by a measured cost model
+ * that knows the depth of each prompt. A quarter of that time goes to the oldest prompt, so that it
+ * always moves on; the rest to the prompt that needs least, so that a short one does not wait for a
+ * long one. Where the step cannot even give everybody one row, each gets one in turn, least
+ * recently served first. By P1 nothing of this can change a result.
  *
- * The length of a step bounds the gap between two tokens of every stream, so prompts get only as
- * many rows as the measured cost allows. By P1 this cannot change any result.
+ * The cost model is fitted to relative errors, with coefficients that cannot be negative, by a few
+ * rounds of coordinate descent from the last answer: directions in which the measured steps do not
+ * differ keep their value.
  */
 #include "engine/sched.h"
 
@@ -18,108 +21,268 @@
 #define DECODING_STRETCH 1.7 /* of a decode-only step */
 #define PROMPT_STEP_NS   200e6
 
+#define OLDEST_SHARE 0.25
+#define FORGET       0.98
+#define STRETCH_MAX  2.0
+#define OUTLIER      4.0 /* a step that took so many times longer than expected says less */
+
 enum {
     FIRST_PROMPT_ROWS = 32, /* while nothing has been measured */
-    MEASURED_ROWS_MIN = 4,  /* fewer say little about the cost of a row */
+    OLDEST_TURN = 4,        /* steps; where the budget is one row */
+    FIT_ROUNDS = 8,
+    OUTLIER_AFTER = 20,
+    MARGIN_TOKENS = 64,
+    MARGIN_DOUBLINGS = 14,
 };
 
-/* The slot that `better` prefers among those that want rows and have none yet; -1 = none. */
-static int32_t pick(const struct sched_seq *s, int32_t n, bool want_decoding, bool by_age)
+/* ---- cost ---- */
+
+double sched_keys(int32_t n_computed, int32_t n_rows)
+{
+    return (double)n_rows * (double)n_computed + 0.5 * (double)n_rows * ((double)n_rows + 1.0);
+}
+
+double sched_cost_ns(const struct sched_cost *c, double rows, double keys)
+{
+    return c->stretch * (c->step_ns + rows * c->row_ns + keys * c->key_ns);
+}
+
+double sched_prompt_ns(const struct sched_cost *c, int32_t n_computed, int32_t n,
+                       int32_t step_tokens)
+{
+    double steps = (double)n / (double)step_tokens;
+    double all = sched_cost_ns(c, (double)n, sched_keys(n_computed, n));
+    return steps > 1.0 ? all + (steps - 1.0) * c->step_ns * c->stretch : all;
+}
+
+/* How much longer than expected a step took; follows upwards fast. */
+static void follow_stretch(struct sched_cost *c, double ratio)
+{
+    c->stretch += (ratio - c->stretch) * (ratio > c->stretch ? 0.3 : 0.05);
+    if (c->stretch > STRETCH_MAX)
+        c->stretch = STRETCH_MAX;
+    if (c->stretch < 1.0)
+        c->stretch = 1.0;
+}
+
+static void fit(struct sched_fit *f)
+{
+    for (int i = 0; i < FIT_ROUNDS * 3; i++) {
+        int at = i % 3;
+        double rest = f->rhs[0][at] + f->rhs[1][at];
+        for (int k = 0; k < 3; k++)
+            rest -= k == at ? 0.0 : (f->sum[0][at][k] + f->sum[1][at][k]) * f->x[k];
+        double own = f->sum[0][at][at] + f->sum[1][at][at];
+        if (own > 0.0)
+            f->x[at] = rest > 0.0 ? rest / own : 0.0;
+    }
+}
+
+void sched_cost_update(struct sched_fit *f, struct sched_cost *c, int32_t rows, int32_t prompt_rows,
+                       double keys, uint64_t step_ns)
+{
+    const double at[3] = {(double)rows, 1.0, keys};
+    double y = step_ns > 0 ? (double)step_ns : 1.0;
+    double expected = c->step_ns + (double)rows * c->row_ns + keys * c->key_ns;
+    if (c->stretch < 1.0)
+        c->stretch = 1.0;
+    if (f->n >= OUTLIER_AFTER && expected > 0.0) {
+        if (y > OUTLIER * expected)
+            y = OUTLIER * expected;
+        follow_stretch(c, y / expected);
+    }
+    if (f->n < OUTLIER_AFTER)
+        f->n++;
+    double(*sum)[3] = f->sum[prompt_rows > 0];
+    double *rhs = f->rhs[prompt_rows > 0];
+    double weight = 1.0 / (y * y);
+    for (int i = 0; i < 3; i++) {
+        for (int k = 0; k < 3; k++)
+            sum[i][k] = FORGET * sum[i][k] + weight * at[i] * at[k];
+        rhs[i] = FORGET * rhs[i] + weight * at[i] * y;
+    }
+    fit(f);
+    c->row_ns = f->x[0];
+    c->step_ns = f->x[1];
+    c->key_ns = f->x[2];
+}
+
+/* ---- the plan ---- */
+
+static bool wants(const struct sched_seq *s)
+{
+    return s->n_pending > 0;
+}
+
+static bool is_prompt(const struct sched_seq *s)
+{
+    return s->n_pending > 0 && !s->decoding;
+}
+
+/* Least recently served first, one row each. */
+static int32_t plan_in_turn(struct sched_seq *s, int32_t n, int32_t step_tokens)
+{
+    int32_t rows = 0;
+    for (; rows < step_tokens; rows++) {
+        int32_t best = -1;
+        for (int32_t i = 0; i < n; i++) {
+            if (!wants(&s[i]) || s[i].n_rows > 0)
+                continue;
+            if (best < 0 || s[i].last_step < s[best].last_step ||
+                (s[i].last_step == s[best].last_step && s[i].order < s[best].order))
+                best = i;
+        }
+        if (best < 0)
+            break;
+        s[best].n_rows = 1;
+    }
+    return rows;
+}
+
+/* What is left of a step for prompts. */
+struct budget {
+    int32_t rows;
+    double ns; /* without a measured cost: unused */
+};
+
+static double rows_ns(const struct sched_cost *c, const struct sched_seq *s, int32_t n)
+{
+    double keys = sched_keys(s->n_computed, s->n_rows + n) - sched_keys(s->n_computed, s->n_rows);
+    return c->stretch * ((double)n * c->row_ns + keys * c->key_ns);
+}
+
+/* Gives `s` as many more rows as ns and the budget allow. */
+static void grant(struct sched_seq *s, struct budget *b, double ns, const struct sched_cost *c)
+{
+    int32_t most = s->n_pending - s->n_rows;
+    if (most > b->rows)
+        most = b->rows;
+    int32_t n = 0;
+    /* The largest n that fits, by halves. */
+    for (int32_t low = 0, high = most; low <= high && most > 0;) {
+        int32_t mid = low + (high - low) / 2;
+        if (rows_ns(c, s, mid) <= ns) {
+            n = mid;
+            low = mid + 1;
+        } else {
+            high = mid - 1;
+        }
+    }
+    b->ns -= rows_ns(c, s, n);
+    b->rows -= n;
+    s->n_rows += n;
+}
+
+static int32_t oldest_prompt(const struct sched_seq *s, int32_t n)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
-        if (s[i].n_pending < 1 || s[i].n_rows > 0 || (!by_age && s[i].decoding != want_decoding))
-            continue;
-        if (best < 0 || (by_age && s[i].last_step < s[best].last_step) ||
-            ((!by_age || s[i].last_step == s[best].last_step) && s[i].order < s[best].order))
+        if (is_prompt(&s[i]) && (best < 0 || s[i].order < s[best].order))
             best = i;
     }
     return best;
 }
 
-static int32_t plan_in_turn(struct sched_seq *s, int32_t n, int32_t step_tokens)
+/* Of the highest priority the one with the fewest tokens left, among those that want more rows. */
+static int32_t next_prompt(const struct sched_seq *s, int32_t n)
 {
-    int32_t rows = 0;
-    while (rows < step_tokens) {
-        int32_t i = pick(s, n, false, true);
-        if (i < 0)
-            break;
-        s[i].n_rows = 1;
-        rows++;
+    int32_t best = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (!is_prompt(&s[i]) || s[i].n_rows == s[i].n_pending)
+            continue;
+        if (best < 0 || s[i].priority > s[best].priority ||
+            (s[i].priority == s[best].priority &&
+             (s[i].n_pending < s[best].n_pending ||
+              (s[i].n_pending == s[best].n_pending && s[i].order < s[best].order))))
+            best = i;
     }
-    return rows;
+    return best;
 }
 
-int32_t sched_plan(struct sched_seq *seqs, int32_t n, int32_t step_tokens, int32_t prompt_rows_max)
+static void plan_prompts(struct sched_seq *s, int32_t n, int32_t n_prompts, struct budget *b,
+                         const struct sched_step *in)
+{
+    int32_t rows_before = b->rows;
+    int32_t oldest = oldest_prompt(s, n);
+    if (n_prompts > 1)
+        grant(&s[oldest], b, OLDEST_SHARE * b->ns, &in->cost);
+    while (b->rows > 0) {
+        int32_t i = next_prompt(s, n);
+        if (i < 0)
+            break;
+        grant(&s[i], b, b->ns, &in->cost);
+        if (s[i].n_rows < s[i].n_pending)
+            break;
+    }
+    if (b->rows < rows_before || b->rows == 0)
+        return;
+    /* Not even one row fits the time: one all the same, or prompts would wait for ever. */
+    int32_t i = in->step % OLDEST_TURN == 0 ? oldest : next_prompt(s, n);
+    s[i].n_rows = 1;
+    b->rows--;
+}
+
+/* The time that prompts may take in a step with these decode rows. */
+static double prompt_ns(const struct sched_cost *c, int32_t n_decode, double decode_keys)
+{
+    double alone = sched_cost_ns(c, (double)n_decode, decode_keys);
+    if (n_decode == 0)
+        return PROMPT_STEP_NS - alone;
+    double most = DECODING_STRETCH * alone;
+    return (most > DECODING_STEP_NS ? most : DECODING_STEP_NS) - alone;
+}
+
+int32_t sched_plan(struct sched_seq *seqs, int32_t n, const struct sched_step *in)
 {
     int32_t n_decode = 0;
-    int32_t n_prompt = 0;
+    int32_t n_prompts = 0;
+    double decode_keys = 0.0;
     for (int32_t i = 0; i < n; i++) {
         seqs[i].n_rows = 0;
-        if (seqs[i].n_pending > 0)
-            *(seqs[i].decoding ? &n_decode : &n_prompt) += 1;
+        n_prompts += is_prompt(&seqs[i]);
+        if (wants(&seqs[i]) && seqs[i].decoding) {
+            n_decode++;
+            decode_keys += sched_keys(seqs[i].n_computed, 1);
+        }
     }
-    if (n_decode + (n_prompt > 0) > step_tokens)
-        return plan_in_turn(seqs, n, step_tokens);
+    if (n_decode + (n_prompts > 0) > in->step_tokens)
+        return plan_in_turn(seqs, n, in->step_tokens);
     for (int32_t i = 0; i < n; i++) {
-        if (seqs[i].n_pending > 0 && seqs[i].decoding)
+        if (wants(&seqs[i]) && seqs[i].decoding)
             seqs[i].n_rows = 1;
     }
-    int32_t left = step_tokens - n_decode;
-    if (left > prompt_rows_max)
-        left = prompt_rows_max;
-    int32_t rows = n_decode;
-    while (left > 0) {
-        int32_t i = pick(seqs, n, false, false);
-        if (i < 0)
-            break;
-        int32_t take = seqs[i].n_pending < left ? seqs[i].n_pending : left;
-        seqs[i].n_rows = take;
-        left -= take;
-        rows += take;
-    }
-    return rows;
+    struct budget b = {.rows = in->step_tokens - n_decode};
+    if (in->cost.row_ns + in->cost.step_ns > 0.0)
+        b.ns = prompt_ns(&in->cost, n_decode, decode_keys);
+    else if (b.rows > FIRST_PROMPT_ROWS)
+        b.rows = FIRST_PROMPT_ROWS;
+    if (b.ns < 0.0)
+        b.ns = 0.0;
+    int32_t left = b.rows;
+    if (n_prompts > 0)
+        plan_prompts(seqs, n, n_prompts, &b, in);
+    return n_decode + (left - b.rows);
 }
 
-int32_t sched_prompt_rows(const struct sched_cost *c, int32_t step_tokens, bool decoding)
+/* ---- who starts, who gives way ---- */
+
+int32_t sched_victim(const struct sched_seq *seqs, int32_t n)
 {
-    double rows = FIRST_PROMPT_ROWS;
-    if (c->prompt_row_ns > 0.0) {
-        double step_ns = PROMPT_STEP_NS;
-        if (decoding) {
-            step_ns = DECODING_STRETCH * c->decode_step_ns;
-            if (step_ns < DECODING_STEP_NS)
-                step_ns = DECODING_STEP_NS;
-            step_ns -= c->decode_step_ns;
-        }
-        rows = step_ns / c->prompt_row_ns;
+    int32_t worst = -1;
+    for (int32_t i = 0; i < n; i++) {
+        if (seqs[i].used &&
+            (worst < 0 || seqs[i].priority < seqs[worst].priority ||
+             (seqs[i].priority == seqs[worst].priority && seqs[i].order > seqs[worst].order)))
+            worst = i;
     }
-    if (rows >= (double)step_tokens)
-        return step_tokens;
-    return rows < 1.0 ? 1 : (int32_t)rows;
+    return worst;
 }
 
-/* Moves half way to a new measurement: fast enough to follow a growing depth, slow enough for one
- * disturbed step not to matter much. */
-static void follow(double *estimate, double measured)
+int32_t sched_margin_tokens(int32_t n_left, int32_t n_preempted)
 {
-    *estimate = *estimate > 0.0 ? 0.5 * (*estimate + measured) : measured;
-}
-
-void sched_cost_update(struct sched_cost *c, int32_t decode_rows, int32_t prompt_rows,
-                       uint64_t step_ns)
-{
-    if (prompt_rows == 0) {
-        follow(&c->decode_step_ns, (double)step_ns);
-        return;
-    }
-    if (prompt_rows < MEASURED_ROWS_MIN)
-        return;
-    double base = decode_rows > 0 ? c->decode_step_ns : 0.0;
-    double prompt_ns = (double)step_ns - base;
-    if (prompt_ns < 0.1 * (double)step_ns)
-        prompt_ns = 0.1 * (double)step_ns;
-    follow(&c->prompt_row_ns, prompt_ns / (double)prompt_rows);
+    int32_t doublings = n_preempted < MARGIN_DOUBLINGS ? n_preempted : MARGIN_DOUBLINGS;
+    int32_t margin = MARGIN_TOKENS << doublings;
+    return margin < n_left ? margin : n_left;
 }
 
 int32_t sched_pages(int64_t n_tokens)

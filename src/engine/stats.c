@@ -6,6 +6,8 @@
 
 #include "engine/internal.h"
 
+#include <string.h>
+
 const double STATS_BUCKET_MS[15] = {1,   2,    5,    10,   20,    50,    100,  200,
                                     500, 1000, 2000, 5000, 10000, 30000, 60000};
 
@@ -58,16 +60,69 @@ void stats_ended(struct engine_counters *n, const struct request *r, finish_reas
     phase(&n->decode_ns, prefilled, get(&r->clocks.last_token));
 }
 
+static void put_double(_Atomic uint64_t *to, double v)
+{
+    uint64_t u;
+    memcpy(&u, &v, sizeof u);
+    atomic_store_explicit(to, u, memory_order_relaxed);
+}
+
+static double get_double(const _Atomic uint64_t *from)
+{
+    uint64_t u = get(from);
+    double v;
+    memcpy(&v, &u, sizeof v);
+    return v;
+}
+
+void stats_cost(struct engine *e)
+{
+    put_double(&e->n.cost_step_ns, e->cost.stretch * e->cost.step_ns);
+    put_double(&e->n.cost_row_ns, e->cost.stretch * e->cost.row_ns);
+    put_double(&e->n.cost_key_ns, e->cost.stretch * e->cost.key_ns);
+    put_double(&e->n.decode_step_ns, e->decode_step_ns);
+    int32_t chunk = e->p.step_tokens;
+    atomic_store_explicit(&e->prompt_token_ns,
+                          (uint64_t)(sched_prompt_ns(&e->cost, 0, chunk, chunk) / chunk),
+                          memory_order_relaxed);
+    atomic_store_explicit(&e->reply_ns,
+                          (uint64_t)(e->reply_tokens * e->decode_step_ns / e->p.max_batch),
+                          memory_order_relaxed);
+}
+
 void engine_stats_read(const struct engine *e, struct engine_stats *out)
 {
     const struct engine_counters *n = &e->n;
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    struct kv_tree_stats tree = {0};
+    if (e->tree)
+        tree = kv_tree_stats(e->tree);
+    int32_t cold = tree.cold_pages < kv.pages_used ? tree.cold_pages : kv.pages_used;
     *out = (struct engine_stats){
         .running = atomic_load_explicit(&e->n_running, memory_order_relaxed),
         .waiting = atomic_load_explicit(&e->n_waiting, memory_order_relaxed),
+        .waiting_prefix = atomic_load_explicit(&e->n_prefix, memory_order_relaxed),
+        .waiting_preempted = atomic_load_explicit(&e->n_preempted, memory_order_relaxed),
         .kv_pages_total = kv.pages_total,
-        .kv_pages_used = kv.pages_used,
+        .kv_pages_used = kv.pages_used - cold,
+        .kv_pages_cold = cold,
+        .kv_pages_pinned = tree.pinned_pages,
+        .kv_pages_free = kv.pages_total - kv.pages_used,
         .kv_page_bytes = kv.page_bytes,
+        .cost_step_ns = get_double(&n->cost_step_ns),
+        .cost_row_ns = get_double(&n->cost_row_ns),
+        .cost_key_ns = get_double(&n->cost_key_ns),
+        .decode_step_ns = get_double(&n->decode_step_ns),
+        .recomputed_tokens = get(&n->recomputed_tokens),
+        .requests_expired = get(&n->requests_expired),
+        .prefix_full = get(&n->prefix_full),
+        .prefix_partial = get(&n->prefix_partial),
+        .prefix_inflight = get(&n->prefix_inflight),
+        .prefix_miss = get(&n->prefix_miss),
+        .prefix_given_up = get(&n->prefix_given_up),
+        .prefix_diverged = get(&n->prefix_diverged),
+        .preemptions = get(&n->preemptions),
+        .evicted_pages = tree.evicted_pages,
         .steps = get(&n->steps),
         .rows = get(&n->rows),
         .prompt_tokens = get(&n->prompt_tokens),

@@ -167,7 +167,8 @@ static void solo(void **state)
     assert_int_equal(st.kv_pages_used, 0);
     assert_int_equal(st.running, 0);
     assert_int_equal(st.waiting, 0);
-    assert_int_equal(st.prompt_tokens, 60 + 4 * 59 * 60 / 2);
+    assert_int_equal(st.prompt_tokens + st.cached_tokens, 60 + 4 * 59 * 60 / 2);
+    assert_int_equal(st.prefix_full + st.prefix_partial + st.prefix_miss, 60);
     uint64_t n = 0;
     for (int i = 0; i < 16; i++)
         n += st.ttft_bucket[i];

@@ -1,0 +1,364 @@
+/*
+ * engine/seq.c - the slots: a sequence's pages, its hold on the prefix tree, and how it gives both
+ * back.
+ *
+ * The first pages of a slot's table are the tree's and shared; a page that a sequence has filled
+ * becomes the tree's at the end of the step, so that others can use it at once. The page that it
+ * writes to is its own: a prefix that ends inside a page is copied. When the pool is empty, cache
+ * that nobody uses goes first, pinned cache next, and then the newest sequence of the lowest
+ * priority goes back to the queue; what it had computed stays as cache as long as there is room.
+ * The oldest one of the highest priority never gives way, so something always ends.
+ *
+ * Engine thread only.
+ */
+#include "base/clock.h"
+#include "base/log.h"
+#include "engine/internal.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DIVERGENCE_TOKENS = 8 };
+
+int32_t *seq_known(const struct engine *e, int32_t slot)
+{
+    return e->known + (size_t)slot * (size_t)e->max_length;
+}
+
+int32_t seq_pages_to_be_had(const struct engine *e)
+{
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    int32_t cold = e->tree ? kv_tree_stats(e->tree).cold_pages : 0;
+    return kv.pages_total - kv.pages_used + cold;
+}
+
+/* Drops cache until n pages are free, as far as that is possible; unpinned cache first. */
+static void make_free(struct engine *e, int32_t n)
+{
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    int32_t wanted = n - (kv.pages_total - kv.pages_used);
+    if (wanted < 1 || !e->tree)
+        return;
+    uint64_t now_ns = clock_now_ns();
+    wanted -= kv_tree_evict(e->tree, wanted, false, now_ns);
+    if (wanted > 0)
+        (void)kv_tree_evict(e->tree, wanted, true, now_ns);
+}
+
+static void publish_counts(struct engine *e)
+{
+    atomic_store_explicit(&e->n_running, e->n_running_now, memory_order_relaxed);
+    atomic_store_explicit(&e->n_prefix, e->n_prefix_now, memory_order_relaxed);
+}
+
+/* ---- a request comes ---- */
+
+void seq_place(struct engine *e, int32_t slot, struct request *r)
+{
+    int32_t *known = seq_known(e, slot);
+    int32_t n_log = atomic_load_explicit(&r->n_tokens, memory_order_relaxed);
+    memcpy(known, r->prompt, (size_t)r->n_prompt * sizeof *known);
+    memcpy(known + r->n_prompt, r->tokens, (size_t)n_log * sizeof *known);
+    e->seqs[slot] = (struct seq){.req = r, .n_known = r->n_prompt + n_log, .output = -1};
+    e->sched[slot] = (struct sched_seq){
+        .used = true, .priority = r->priority, .order = r->id, .last_step = e->step};
+}
+
+struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
+{
+    struct seq *s = &e->seqs[slot];
+    if (!e->tree)
+        return (struct kv_match){.tail_page = -1};
+    struct kv_match m = kv_tree_match(e->tree, &s->hold, seq_known(e, slot), s->n_known,
+                                      batch_pages(&e->batch, slot), now_ns);
+    s->n_pages = s->hold.n_pages;
+    s->n_computed = s->n_pages * KV_PAGE_TOKENS;
+    return m;
+}
+
+/* Where a prompt left the cached texts. Token ids: what they say is not for logs. */
+static void note_divergence(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    const int32_t *known = seq_known(e, slot);
+    int32_t cached[DIVERGENCE_TOKENS];
+    int32_t at;
+    int32_t n;
+    if (!e->tree || s->n_computed >= s->n_known - 1 ||
+        !kv_tree_divergence(e->tree, known, s->n_known, &at, cached, DIVERGENCE_TOKENS, &n))
+        return;
+    stats_count(&e->n.prefix_diverged, 1);
+    if (!log_enabled(LOG_LEVEL_DEBUG))
+        return;
+    char was[DIVERGENCE_TOKENS * 12 + 1] = "";
+    char is[DIVERGENCE_TOKENS * 12 + 1] = "";
+    int n_was = 0;
+    int n_is = 0;
+    for (int32_t i = 0; i < DIVERGENCE_TOKENS; i++) {
+        if (i < n)
+            n_was += snprintf(was + n_was, sizeof was - (size_t)n_was, " %d", cached[i]);
+        if (at + i < s->n_known)
+            n_is += snprintf(is + n_is, sizeof is - (size_t)n_is, " %d", known[at + i]);
+    }
+    LOG_DEBUG("engine",
+              "request %" PRIu64 ": %d of %d tokens reused; it leaves the cached text at token %d: "
+              "cached%s, asked for%s",
+              s->req->id, s->n_computed, s->n_known, at, was, is);
+}
+
+/* Copies what is usable of a page that the tree keeps into a page of its own. */
+static void copy_tail(struct engine *e, int32_t slot, const struct kv_match *m)
+{
+    struct seq *s = &e->seqs[slot];
+    if (m->n_tail < 1 || m->tail_page < 0)
+        return;
+    make_free(e, 1);
+    int32_t page = kv_page_alloc(e->pool);
+    if (page < 0)
+        return;
+    if (page != m->tail_page)
+        kv_page_copy(e->pool, page, m->tail_page);
+    batch_pages(&e->batch, slot)[s->n_pages++] = page;
+    s->n_computed += m->n_tail;
+}
+
+static void count_hit(struct engine *e, const struct seq *s)
+{
+    struct engine_counters *n = &e->n;
+    int32_t cached = s->n_computed;
+    if (s->was_shared)
+        stats_count(&n->prefix_inflight, 1);
+    else if (cached > 0 && cached == s->req->n_prompt - 1)
+        stats_count(&n->prefix_full, 1);
+    else
+        stats_count(cached > 0 ? &n->prefix_partial : &n->prefix_miss, 1);
+    stats_count(&n->cached_tokens, (uint64_t)cached);
+    stats_count(&n->requests_admitted, 1);
+}
+
+static void add_duration(_Atomic uint64_t *sum, uint64_t begin_ns, uint64_t now_ns)
+{
+    if (now_ns > begin_ns)
+        stats_count(sum, now_ns - begin_ns);
+}
+
+static void start_clocks(struct engine *e, struct seq *s, uint64_t now_ns)
+{
+    struct request *r = s->req;
+    if (atomic_load_explicit(&r->clocks.admitted, memory_order_relaxed) != 0) {
+        add_duration(&r->clocks.preempted_ns, r->paused_ns, now_ns);
+        if (r->n_lost > s->n_computed)
+            stats_count(&e->n.recomputed_tokens, (uint64_t)(r->n_lost - s->n_computed));
+        return;
+    }
+    if (s->waits)
+        add_duration(&r->clocks.prefix_ns, r->paused_ns, now_ns);
+    atomic_store_explicit(&r->n_cached, s->n_computed, memory_order_relaxed);
+    atomic_store_explicit(&r->n_prefilled, s->n_computed, memory_order_relaxed);
+    count_hit(e, s);
+    loop_set_clock(&r->clocks.admitted, now_ns);
+}
+
+void seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns)
+{
+    struct seq *s = &e->seqs[slot];
+    struct request *r = s->req;
+    copy_tail(e, slot, m);
+    note_divergence(e, slot);
+    start_clocks(e, s, now_ns);
+    if (e->tree)
+        kv_tree_promise(e->tree, &s->hold, seq_known(e, slot), s->n_known, r);
+    if (s->waits)
+        e->n_prefix_now--;
+    s->waits = false;
+    e->n_running_now++;
+    publish_counts(e);
+    struct sched_seq *plan = &e->sched[slot];
+    plan->n_computed = s->n_computed;
+    plan->n_pending = s->n_known - s->n_computed;
+    plan->decoding = plan->n_pending == 1 && s->n_computed >= r->n_prompt;
+    plan->last_step = e->step;
+    r->engine_private = s;
+    atomic_store_explicit(&r->state, REQ_STATE_RUNNING, memory_order_relaxed);
+    loop_notify(r);
+}
+
+/* ---- a request goes ---- */
+
+void seq_leave(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    const int32_t *pages = batch_pages(&e->batch, slot);
+    int32_t n_shared = s->hold.n_pages;
+    int32_t n_tail = s->n_computed - n_shared * KV_PAGE_TOKENS;
+    int32_t n_own = n_shared;
+    uint64_t now_ns = clock_now_ns();
+    if (e->tree)
+        kv_tree_unpromise(e->tree, s->req);
+    if (e->tree && n_tail > 0 && n_tail < KV_PAGE_TOKENS && s->n_pages > n_shared) {
+        kv_tree_add_tail(e->tree, &s->hold, seq_known(e, slot) + (s->n_computed - n_tail), n_tail,
+                         pages[n_shared], now_ns);
+        n_own++;
+    }
+    /* The newest first, so that the oldest lies on top of the stack and is used again first. */
+    for (int32_t i = s->n_pages - 1; i >= n_own; i--)
+        kv_page_free(e->pool, pages[i]);
+    if (e->tree)
+        kv_tree_release(e->tree, &s->hold, now_ns);
+    if (s->waits)
+        e->n_prefix_now--;
+    else if (s->req->engine_private)
+        e->n_running_now--;
+    s->req->engine_private = NULL;
+    *s = (struct seq){0};
+    e->sched[slot] = (struct sched_seq){0};
+    e->trimmed = false;
+    publish_counts(e);
+}
+
+void seq_end(struct engine *e, int32_t slot, finish_reason reason, const struct t9_err *err)
+{
+    struct request *r = e->seqs[slot].req;
+    seq_leave(e, slot);
+    loop_end_request(e, r, reason, err);
+}
+
+void seq_end_all(struct engine *e, finish_reason reason, const struct t9_err *err)
+{
+    for (int32_t i = 0; i < e->n_slots; i++) {
+        if (e->seqs[i].req)
+            seq_end(e, i, reason, err);
+    }
+}
+
+void seq_expired_error(const struct engine *e, const struct request *r, uint64_t now_ns,
+                       struct t9_err *err)
+{
+    uint64_t queued_ns = atomic_load_explicit(&r->clocks.queued, memory_order_relaxed);
+    (void)t9_fail(err, T9_STATUS_AGAIN,
+                  "the request waited %.1f s for its turn and its deadline has passed; try again "
+                  "in %d s",
+                  now_ns > queued_ns ? (double)(now_ns - queued_ns) * 1e-9 : 0.0,
+                  engine_retry_after_s(e));
+}
+
+void seq_end_some(struct engine *e, uint64_t now_ns)
+{
+    for (int32_t i = 0; i < e->n_slots; i++) {
+        struct seq *s = &e->seqs[i];
+        if (!s->req)
+            continue;
+        bool is_new = atomic_load_explicit(&s->req->clocks.admitted, memory_order_relaxed) == 0;
+        if (atomic_load_explicit(&s->req->cancel, memory_order_relaxed)) {
+            seq_end(e, i, FINISH_REASON_CANCELLED, NULL);
+        } else if (is_new && s->req->deadline_ns != 0 && now_ns >= s->req->deadline_ns) {
+            struct t9_err err;
+            seq_expired_error(e, s->req, now_ns, &err);
+            stats_count(&e->n.requests_expired, 1);
+            seq_end(e, i, FINISH_REASON_ERROR, &err);
+        }
+    }
+}
+
+/* Back to the queue, to its old place there. */
+static void preempt(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    struct request *r = s->req;
+    uint64_t now_ns = clock_now_ns();
+    bool is_new = atomic_load_explicit(&r->clocks.admitted, memory_order_relaxed) == 0;
+    if (is_new) {
+        add_duration(&r->clocks.prefix_ns, r->paused_ns, now_ns);
+    } else if (!s->waits) {
+        int32_t times = atomic_load_explicit(&r->n_preempted, memory_order_relaxed) + 1;
+        atomic_store_explicit(&r->n_preempted, times, memory_order_relaxed);
+        r->n_lost = s->n_computed;
+        r->paused_ns = now_ns;
+        stats_count(&e->n.preemptions, 1);
+        LOG_DEBUG("engine", "request %" PRIu64 " gives its %d pages back after %d tokens (time %d)",
+                  r->id, s->n_pages, s->n_computed, times);
+    }
+    seq_leave(e, slot);
+    atomic_store_explicit(&r->state, is_new ? REQ_STATE_WAITING : REQ_STATE_PREEMPTED,
+                          memory_order_relaxed);
+    queue_insert(e, r);
+}
+
+/* ---- pages of a step ---- */
+
+static int32_t pages_wanted(const struct engine *e, int32_t slot)
+{
+    const struct seq *s = &e->seqs[slot];
+    int32_t rows = e->sched[slot].n_rows;
+    return rows > 0 ? sched_pages((int64_t)s->n_computed + rows) - s->n_pages : 0;
+}
+
+static void grow(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    int32_t *pages = batch_pages(&e->batch, slot);
+    for (int32_t n = pages_wanted(e, slot); n > 0; n--) {
+        int32_t page = kv_page_alloc(e->pool);
+        if (page < 0)
+            return;
+        pages[s->n_pages++] = page;
+    }
+}
+
+/* The slot that still wants pages and gives way last; -1 = none. */
+static int32_t first_wanting(const struct engine *e)
+{
+    int32_t best = -1;
+    for (int32_t i = 0; i < e->n_slots; i++) {
+        const struct sched_seq *s = &e->sched[i];
+        if (pages_wanted(e, i) < 1)
+            continue;
+        if (best < 0 || s->priority > e->sched[best].priority ||
+            (s->priority == e->sched[best].priority && s->order < e->sched[best].order))
+            best = i;
+    }
+    return best;
+}
+
+t9_status seq_grow_all(struct engine *e, struct t9_err *err)
+{
+    int32_t wanted = 0;
+    for (int32_t i = 0; i < e->n_slots; i++)
+        wanted += pages_wanted(e, i);
+    if (wanted == 0)
+        return T9_STATUS_OK;
+    make_free(e, wanted);
+    for (int32_t i; (i = first_wanting(e)) >= 0;) {
+        grow(e, i);
+        while (pages_wanted(e, i) > 0) {
+            int32_t victim = sched_victim(e->sched, e->n_slots);
+            if (victim == i && e->n_running_now + e->n_prefix_now == 1)
+                return t9_fail(err, T9_STATUS_INTERNAL,
+                               "no KV page for token %d of the only sequence, which has %d pages",
+                               e->seqs[i].n_computed + e->sched[i].n_rows, e->seqs[i].n_pages);
+            preempt(e, victim);
+            if (victim == i)
+                break;
+            make_free(e, pages_wanted(e, i));
+            grow(e, i);
+        }
+    }
+    return T9_STATUS_OK;
+}
+
+t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct t9_err *err)
+{
+    struct seq *s = &e->seqs[slot];
+    int32_t *pages = batch_pages(&e->batch, slot);
+    const int32_t *known = seq_known(e, slot);
+    while (e->tree && (s->hold.n_pages + 1) * KV_PAGE_TOKENS <= s->n_computed) {
+        int32_t at = s->hold.n_pages;
+        t9_status st = kv_tree_add(e->tree, &s->hold, known + (size_t)at * KV_PAGE_TOKENS,
+                                   &pages[at], s->req, now_ns);
+        if (st != T9_STATUS_OK)
+            return t9_fail(err, st, "page %d of a sequence is not one that the pool handed out",
+                           pages[at]);
+    }
+    return T9_STATUS_OK;
+}
