@@ -12,7 +12,10 @@
 
 #include <string.h>
 
-enum { SPLIT_ITEMS_PER_WORKER = 4 /* with fewer tiles than this a worker, tiles are split */ };
+enum {
+    SPLIT_ITEMS_PER_WORKER = 4, /* with fewer tiles than this a worker, tiles are split */
+    LINE = 64,
+};
 
 /* How an op is cut; the same for every worker. */
 struct plan {
@@ -146,21 +149,41 @@ static bool pair_sees(const struct attn_tile *a, int32_t i, int32_t split)
     return a->first[i] < split + ATTN_SPLIT && a->end[i] > split && a->first[i] < a->end[i];
 }
 
+/* A page's keys and values of a KV head; op's src 3 and 4 are the page table and the pool. */
+static const char *block_k(const struct plan *p, const struct tile_job *j, int32_t block)
+{
+    const struct op *op = p->op;
+    int32_t page = kv_page_at(&op->src[3], seq_of(p, j->row), block);
+    return kv_page_k(op->kv, op->src[4].p, page, op->i[1], j->kv_head);
+}
+
+/* Pages lie anywhere, so the CPU does not foresee the next block; its bytes are asked for while this
+ * one is computed. */
+static void block_prefetch(const struct plan *p, const struct tile_job *j, int32_t block)
+{
+    const char *k = block_k(p, j, block), *v = k + p->op->kv->v_offset;
+    size_t n = (size_t)p->d * KV_PAGE_TOKENS * p->op->kv->elt_bytes;
+    for (size_t i = 0; i < n; i += LINE) {
+        __builtin_prefetch(k + i, 0, 2);
+        __builtin_prefetch(v + i, 0, 2);
+    }
+}
+
 /* The blocks of one split, into a->state. */
 static void tile_split(const struct plan *p, const struct tile_job *j, int32_t split)
 {
     const struct attn_tile *a = &j->tile;
-    const struct op *op = p->op;
+    const struct kv_geom *kv = p->op->kv;
     int32_t from = j->first / KV_PAGE_TOKENS * KV_PAGE_TOKENS, to = split + ATTN_SPLIT;
     from = from > split ? from : split;
     to = to < j->end ? to : j->end;
     for (int32_t i = 0; i < a->n_pairs; i++)
         state_reset(a->state + (size_t)i * p->state_floats, p->state_floats);
     for (int32_t block = from; block < to; block += KV_PAGE_TOKENS) {
-        int32_t page = kv_page_at(&op->src[3], seq_of(p, j->row), block);
-        p->isa->attn_load(a, kv_page_k(op->kv, op->src[4].p, page, op->i[1], j->kv_head),
-                          kv_page_v(op->kv, op->src[4].p, page, op->i[1], j->kv_head),
-                          op->kv->type);
+        const char *k = block_k(p, j, block);
+        if (block + KV_PAGE_TOKENS < to)
+            block_prefetch(p, j, block + KV_PAGE_TOKENS);
+        p->isa->attn_load(a, k, k + kv->v_offset, kv->type);
         p->isa->attn_block(a, block);
     }
 }

@@ -12,6 +12,8 @@
 #define ISA_NAME "avx2"
 #define FN       static inline __attribute__((always_inline))
 
+#define QK_PAIRS_LEFT 0
+
 enum {
     VL = 8,
     HALVES = 2,
@@ -94,6 +96,11 @@ FN vf v_dup_even(vf a)
 FN vf v_dup_odd(vf a)
 {
     return _mm256_movehdup_ps(a);
+}
+FN vf v_interleave(const float *a, const float *b, int32_t n)
+{
+    __m128 x = _mm256_castps256_ps128(v_load_n(a, n)), y = _mm256_castps256_ps128(v_load_n(b, n));
+    return _mm256_set_m128(_mm_unpackhi_ps(x, y), _mm_unpacklo_ps(x, y));
 }
 FN vf v_round(vf a)
 {

@@ -14,6 +14,8 @@
 #define ISA_NAME "avx512"
 #define FN       static inline __attribute__((always_inline))
 
+#define QK_PAIRS_LEFT 1 /* QK_PAIRS above 2: scores of 3 and 2 pairs left over */
+
 enum {
     VL = 16,        /* lanes */
     HALVES = 1,     /* vectors in a panel of 16 outputs */
@@ -99,6 +101,13 @@ FN vf v_dup_even(vf a)
 FN vf v_dup_odd(vf a)
 {
     return _mm512_movehdup_ps(a);
+}
+/* a[0], b[0], a[1], b[1], ... of the first n (<= VL / 2) of both; other lanes 0. */
+FN vf v_interleave(const float *a, const float *b, int32_t n)
+{
+    const __m512i even_odd =
+        _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(v_load_n(a, n), even_odd, v_load_n(b, n));
 }
 FN vf v_round(vf a)
 {
