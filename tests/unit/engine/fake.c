@@ -185,6 +185,7 @@ static void run_batch(struct be *be, const struct batch *b)
 t9_status be_run(struct be *be, const struct op *ops, size_t n, struct t9_err *err)
 {
     const struct batch *b = ops[0].src[0].p;
+    uint64_t begin_ns = clock_now_ns();
     bool gated = atomic_load(&be->gated);
     while (gated && sem_wait(&be->permit) != 0 && errno == EINTR)
         continue;
@@ -197,6 +198,7 @@ t9_status be_run(struct be *be, const struct op *ops, size_t n, struct t9_err *e
     bool fails = run == atomic_load(&be->fail_at) || n != 1;
     if (!fails)
         run_batch(be, b);
+    atomic_fetch_add(&be->run_ns, clock_now_ns() - begin_ns);
     if (gated)
         sem_post(&be->done);
     return fails ? t9_fail(err, T9_STATUS_INTERNAL, "device lost") : T9_STATUS_OK;

@@ -37,6 +37,7 @@ struct be {
     sem_t permit, done; /* done is posted after each gated run */
     /* Read by the test. */
     _Atomic uint64_t runs;
+    _Atomic uint64_t run_ns;            /* time spent in be_run */
     _Atomic uint64_t broken;            /* batches that broke a rule of batch.h */
     _Atomic int32_t rows[FAKE_LOG_CAP]; /* rows of run i */
     _Atomic int64_t reserved;           /* areas reserved and not given back */
