@@ -93,6 +93,8 @@ const char *cli_command_name(cli_command c);
 
 /* Prints "tempo9: <message>" to standard error and returns EXIT_FAILED. */
 int cli_fail(const struct t9_err *err);
+/* To standard output; what fails shows in cli_finish_stdout. p may be NULL when n is 0. */
+void cli_write(const void *p, size_t n);
 /* Flushes standard output; EXIT_FAILED with a message when that failed (disk full, closed pipe). */
 int cli_finish_stdout(void);
 

@@ -348,7 +348,7 @@ static void report_write(const struct runtime *rt, const struct report *rep)
     buf_printf(&b, ",\"load_ms\":%.1f,\"cells\":[", (double)rt->load_ns / 1e6);
     buf_puts_str(&b, buf_str(&rep->cells));
     buf_puts(&b, "]}\n");
-    fwrite(b.p, 1, b.n, stdout);
+    cli_write(b.p, b.n);
     buf_deinit(&w);
     buf_deinit(&b);
 }

@@ -54,7 +54,7 @@ static void array_write(struct buf *b, const struct gguf_arr *a, uint64_t shown)
 
 static void flush(struct buf *b)
 {
-    fwrite(b->p, 1, b->n, stdout);
+    cli_write(b->p, b->n);
     buf_clear(b);
 }
 

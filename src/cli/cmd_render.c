@@ -36,7 +36,7 @@ int cmd_render(const struct cli_options *o)
     if (s == T9_STATUS_OK)
         s = jinja_render(t, yyjson_doc_get_root(doc), NULL, &env, &out, &err);
     if (s == T9_STATUS_OK)
-        fwrite(out.text.p, 1, out.text.n, stdout);
+        cli_write(out.text.p, out.text.n);
 
     jinja_output_deinit(&out);
     yyjson_doc_free(doc);

@@ -96,7 +96,7 @@ static t9_status answer_stream(struct chat *c, struct request *r, struct buf *te
                 detok_push(&d, r->tokens[i], text, false);
         if (e.kind == EVENT_DONE)
             detok_finish(&d, text);
-        fwrite(text->p + shown, 1, text->n - shown, stdout);
+        cli_write(text->p + shown, text->n - shown);
         shown = text->n;
         if (fflush(stdout) != 0)
             engine_cancel(c->rt.engine, r);

@@ -23,12 +23,12 @@ static void ids_print(const struct tokenizer *t, const struct tok_ids *ids, bool
         else
             json_write_i64(&b, ids->p[i]);
         if (b.n > 1 << 16) {
-            fwrite(b.p, 1, b.n, stdout);
+            cli_write(b.p, b.n);
             buf_clear(&b);
         }
     }
     buf_puts(&b, "]\n");
-    fwrite(b.p, 1, b.n, stdout);
+    cli_write(b.p, b.n);
     buf_deinit(&b);
 }
 
@@ -80,13 +80,13 @@ static t9_status detokenize(const struct runtime *rt, yyjson_val *arr, bool spec
         }
         detok_push(&d, (int32_t)yyjson_get_sint(item), &out, special);
         if (out.n > 1 << 16) {
-            fwrite(out.p, 1, out.n, stdout);
+            cli_write(out.p, out.n);
             buf_clear(&out);
         }
     }
     if (s == T9_STATUS_OK) {
         detok_finish(&d, &out);
-        fwrite(out.p, 1, out.n, stdout);
+        cli_write(out.p, out.n);
     }
     buf_deinit(&out);
     return s;

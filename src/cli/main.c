@@ -64,6 +64,12 @@ int cli_fail(const struct t9_err *err)
     return EXIT_FAILED;
 }
 
+void cli_write(const void *p, size_t n)
+{
+    if (n > 0)
+        fwrite(p, 1, n, stdout);
+}
+
 int cli_finish_stdout(void)
 {
     if (fflush(stdout) == 0 && !ferror(stdout))
@@ -86,7 +92,7 @@ static int print_version(const struct cli_options *o)
     buf_puts(&b, "{");
     identity_write(&b, NULL);
     buf_puts(&b, "}\n");
-    fwrite(b.p, 1, b.n, stdout);
+    cli_write(b.p, b.n);
     buf_deinit(&b);
     return cli_finish_stdout();
 }

@@ -271,7 +271,8 @@ def fails_cleanly(run, model, what, *args):
 # ---- the end ----
 
 def test_drain(run):
-    body = ask("hello", 60, temperature=1, seed=4, ignore_eos=True)
+    n = 12 if run.a.sanitized else 60  # to end within the drain's limit
+    body = ask("hello", n, temperature=1, seed=4, ignore_eos=True)
     with run.slow_server() as s:
         alone = chat(s, body)
         told = []
