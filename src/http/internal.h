@@ -35,7 +35,7 @@ struct exchange;
 struct http_server {
     struct http_params p;
     struct prep *prep;
-    struct MHD_Daemon *mhd;
+    _Atomic(struct MHD_Daemon *) mhd; /* its threads run before it is known here */
     int listen_fd;
     uint16_t port;
     bool loopback;
