@@ -21,6 +21,7 @@ enum {
     TILE_ROWS_K = 4,
     CHAINS = 2,
     CHAINS_K = 2,
+    FLOAT_PANELS = 2, /* panels of a tile of 4 rows of a float type */
     QK_PAIRS = 2,
     PV_PAIRS = 4,
     PV_VECS = 2,
