@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "http/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c)
@@ -21,8 +22,8 @@ struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c)
     x->server = s;
     x->connection = c;
     x->watch_id = -1;
-    x->received_ns = clock_now_ns();
-    atomic_store(&x->last_write_ns, x->received_ns);
+    x->caller.received_ns = clock_now_ns();
+    atomic_store(&x->last_write_ns, x->caller.received_ns);
     atomic_store(&x->refs, 1);
     (void)pthread_mutex_init(&x->lock, NULL);
     buf_init(&x->body, (size_t)s->p.body_bytes_max);
@@ -93,10 +94,15 @@ void exchange_gone(void *exchange)
 
 /* ---- list ---- */
 
-static void enlist(struct exchange *x)
+/* Returns how many requests of the same client are there already. */
+static int32_t enlist(struct exchange *x)
 {
     struct http_server *s = x->server;
+    int32_t n_same = 0;
     pthread_mutex_lock(&s->list_lock);
+    if (s->p.max_open_per_client > 0 && x->caller.client_key)
+        for (const struct exchange *o = s->list; o; o = o->next)
+            n_same += o->caller.client_key == x->caller.client_key;
     x->next = s->list;
     if (s->list)
         s->list->prev = x;
@@ -105,6 +111,7 @@ static void enlist(struct exchange *x)
     atomic_fetch_add(&s->n_listed, 1);
     pthread_mutex_unlock(&s->list_lock);
     ring_wake(s->ring); /* the notifier looks at the clock while the list is not empty */
+    return n_same;
 }
 
 void exchange_unlist(struct exchange *x)
@@ -148,15 +155,24 @@ void exchange_start(struct exchange *x)
     struct http_server *s = x->server;
     struct t9_err err = {0};
     struct chat_run_hooks hooks = {on_engine, x, &x->gone};
-    t9_status st = chat_run_new(&x->run, s->prep, x->route->adapter, hooks, x->received_ns, &err);
+    if (atomic_load(&s->stopping)) { /* not in the list: whoever stops waits for that to be empty */
+        fail(x, T9_STATUS_BUSY, "server_stopping", "the server is stopping");
+        return;
+    }
+    t9_status st = chat_run_new(&x->run, s->prep, x->route->adapter, hooks, &x->caller, &err);
     atomic_store(&x->phase, EXCHANGE_PHASE_PREP);
-    enlist(x);
+    int32_t n_same = enlist(x);
     if (st != T9_STATUS_OK) {
         fail(x, st, NULL, err.msg);
         return;
     }
-    if (atomic_load(&s->stopping)) {
-        fail(x, T9_STATUS_BUSY, "server_stopping", "the server is stopping");
+    if (s->p.max_open_per_client > 0 && n_same >= s->p.max_open_per_client) {
+        char msg[128];
+        (void)snprintf(msg, sizeof msg,
+                       "%d requests of this client are under way, and no more are taken", n_same);
+        (void)chat_fail_limit(&x->error, msg);
+        atomic_fetch_add(&s->n.limited, 1);
+        atomic_store(&x->phase, EXCHANGE_PHASE_FAILED);
         return;
     }
     exchange_hold(x);
@@ -205,6 +221,15 @@ static void on_posted(struct exchange *x)
         exchange_drop(x);
 }
 
+/* A stream whose status is not known yet: in preparation, or in the queue with a time limit. */
+static bool awaits_status(const struct exchange *x)
+{
+    int phase = atomic_load(&x->phase);
+    return (phase == EXCHANGE_PHASE_PREP && x->run && chat_run_is_stream(x->run)) ||
+           (phase == EXCHANGE_PHASE_STARTED && chat_run_is_stream(x->run) &&
+            chat_run_in_timed_queue(x->run));
+}
+
 /* What is due by the clock: comments on silent streams, headers of streams that wait for prep. */
 static void tick(struct http_server *s)
 {
@@ -218,8 +243,7 @@ static void tick(struct http_server *s)
         if (atomic_load(&x->streaming)) {
             if (now > last && now - last >= silent_ns)
                 wake = !atomic_exchange(&x->comment_due, true);
-        } else if (atomic_load(&x->phase) == EXCHANGE_PHASE_PREP && x->run &&
-                   chat_run_is_stream(x->run) && now - x->received_ns >= header_ns) {
+        } else if (awaits_status(x) && now - x->caller.received_ns >= header_ns) {
             wake = !atomic_exchange(&x->headers_due, true);
         }
         if (wake)

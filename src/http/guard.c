@@ -6,6 +6,7 @@
  * Origin must be our own or one that was allowed. With a key, a page can't ask without having it.
  */
 #include "http/internal.h"
+#include "protocol/caller.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -116,5 +117,17 @@ t9_status guard_check(const struct http_server *s, struct MHD_Connection *c, boo
                          "pages from \"%.80s\" may not use this server: allow it with "
                          "--cors-origin",
                          origin);
+    return T9_STATUS_OK;
+}
+
+t9_status guard_caller(struct exchange *x, struct chat_error *err)
+{
+    x->caller.client_key = caller_key(x->server->p.api_key);
+    for (size_t i = 0; i < caller_n_headers; i++) {
+        const struct caller_header *h = &caller_headers[i];
+        const char *value = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, h->name);
+        if (value)
+            T9_TRY(h->parse(&x->caller, h, value, err));
+    }
     return T9_STATUS_OK;
 }

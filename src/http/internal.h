@@ -25,6 +25,7 @@ enum { HTTP_PREP_THREADS_MAX = 16 };
 struct http_counters {
     _Atomic uint64_t requests[6]; /* by first digit of the status */
     _Atomic uint64_t hangups;     /* clients that left before their answer was complete */
+    _Atomic uint64_t limited;     /* 429 */
     _Atomic uint64_t bytes_in, bytes_out;
     _Atomic int64_t streams;      /* open now */
     _Atomic int64_t prep_waiting; /* jobs */
@@ -47,8 +48,9 @@ struct http_server {
     struct jobq *jobs;
     struct watch *watch;
     struct thread notifier, prep_threads[HTTP_PREP_THREADS_MAX];
-    atomic_bool stopping; /* new work is refused */
-    atomic_bool closing;  /* nothing may be suspended any more */
+    atomic_bool stopping;     /* new work is refused */
+    _Atomic uint64_t stop_ns; /* when the last answer ends at the latest; while stopping */
+    atomic_bool closing;      /* nothing may be suspended any more */
     atomic_bool notifier_stop;
 
     pthread_mutex_t list_lock;
@@ -74,6 +76,7 @@ struct route {
     unsigned methods;                   /* ROUTE_* */
     bool is_prefix;                     /* path ends in '/' and an id follows */
     bool is_public;                     /* needs no key */
+    bool no_store;                      /* true for a moment only: never from a cache */
     const struct chat_adapter *adapter; /* a chat route; else `get` */
     enum MHD_Result (*get)(struct exchange *x, const char *url);
 };
@@ -85,7 +88,7 @@ struct exchange {
     char request_id[72];
     char shown_path[64]; /* for the log */
     char method[12];
-    uint64_t received_ns;
+    struct chat_caller caller;
     unsigned status; /* 0: none sent */
 
     struct buf body;
@@ -142,11 +145,14 @@ enum MHD_Result reply_chat(struct exchange *x);
 /* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). */
 t9_status guard_check(const struct http_server *s, struct MHD_Connection *c, bool public_route,
                       struct chat_error *err);
+/* Fills x->caller from the key and the headers. */
+t9_status guard_caller(struct exchange *x, struct chat_error *err);
 /* The Origin header when it is one that was allowed by name, else NULL. */
 const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection *c);
 bool guard_is_loopback_name(const char *host);
 
-/* ---- metrics.c ---- */
+/* ---- metrics.c, state.c ---- */
 void metrics_write(struct http_server *s, struct buf *out);
+void state_write(struct http_server *s, struct buf *out);
 
 #endif

@@ -2,7 +2,8 @@
  * http/metrics.c - GET /metrics in Prometheus' text format: one pass into one buffer, no allocation
  * per line, so a scrape every 50 ms costs nothing that matters.
  *
- * Names are tempo9_*; three more under the names that routers in front of several servers look for.
+ * Names are tempo9_*; a few more under the names that routers in front of several servers look for,
+ * with the colon that these have.
  */
 #include "engine/stats.h"
 #include "http/internal.h"
@@ -52,23 +53,94 @@ static void histogram(struct buf *b, const char *name, const char *help, const u
     (void)count;
 }
 
-static void engine_part(const struct engine_stats *e, struct buf *b)
+static void queue_part(const struct engine_stats *e, struct buf *b)
 {
-    double usage = e->kv_pages_total > 0 ? (double)e->kv_pages_used / e->kv_pages_total : 0;
     one(b, "tempo9_requests_running", "gauge", "Requests that compute now.", e->running);
-    one(b, "tempo9_requests_waiting", "gauge", "Requests in the queue.", e->waiting);
-    one(b, "tempo9_kv_pages_total", "gauge", "KV pages in the pool.", e->kv_pages_total);
-    one(b, "tempo9_kv_pages_used", "gauge", "KV pages in use.", e->kv_pages_used);
+    one(b, "tempo9_requests_waiting", "gauge", "Requests in the queue, preempted ones too.",
+        e->waiting);
+    one(b, "tempo9_requests_waiting_preempted", "gauge",
+        "Requests in the queue that had begun and gave their pages back.", e->waiting_preempted);
+    one(b, "tempo9_requests_waiting_prefix", "gauge",
+        "Requests that wait for another one to compute the same beginning.", e->waiting_prefix);
+    counter(b, "tempo9_preemptions_total", "Times that a request gave its pages back.",
+            e->preemptions);
+    one(b, "tempo9_cost_step_seconds", "gauge", "Measured cost of a step without rows.",
+        e->cost_step_ns / 1e9);
+    one(b, "tempo9_cost_row_seconds", "gauge", "Measured cost of a row in a step.",
+        e->cost_row_ns / 1e9);
+    one(b, "tempo9_cost_key_seconds", "gauge", "Measured cost of a key that a row attends to.",
+        e->cost_key_ns / 1e9);
+    one(b, "tempo9_decode_step_seconds", "gauge",
+        "Time of a step without prompt rows, moving average.", e->decode_step_ns / 1e9);
+}
+
+static void pool_part(const struct engine_stats *e, struct buf *b)
+{
+    one(b, "tempo9_kv_pages", "gauge", "KV pages in the pool: used, cold and free ones.",
+        e->kv_pages_total);
+    one(b, "tempo9_kv_pages_used", "gauge", "KV pages that sequences use.", e->kv_pages_used);
+    one(b, "tempo9_kv_pages_cold", "gauge", "KV pages of cached text that no sequence uses.",
+        e->kv_pages_cold);
+    one(b, "tempo9_kv_pages_free", "gauge", "KV pages that hold nothing.", e->kv_pages_free);
+    one(b, "tempo9_kv_pages_pinned", "gauge", "KV pages, used or cold, that are evicted last.",
+        e->kv_pages_pinned);
     one(b, "tempo9_kv_page_bytes", "gauge", "Bytes of one KV page.", (double)e->kv_page_bytes);
-    counter(b, "tempo9_steps_total", "Engine steps.", e->steps);
-    counter(b, "tempo9_rows_total", "Token rows computed in all steps.", e->rows);
-    counter(b, "tempo9_prompt_tokens_total", "Prompt tokens, computed or reused.",
-            e->prompt_tokens);
+    counter(b, "tempo9_kv_evicted_pages_total", "Cold KV pages dropped to make room.",
+            e->evicted_pages);
+}
+
+static void prefix_part(const struct engine_stats *e, struct buf *b)
+{
+    head(
+        b, "tempo9_prefix_requests_total", "counter",
+        "Requests by what of their prompt was in the cache: all but its last token, a part, a part "
+        "that another request was computing, nothing.");
+    buf_printf(b,
+               "tempo9_prefix_requests_total{found=\"full\"} %" PRIu64 "\n"
+               "tempo9_prefix_requests_total{found=\"partial\"} %" PRIu64 "\n"
+               "tempo9_prefix_requests_total{found=\"inflight\"} %" PRIu64 "\n"
+               "tempo9_prefix_requests_total{found=\"nothing\"} %" PRIu64 "\n",
+               e->prefix_full, e->prefix_partial, e->prefix_inflight, e->prefix_miss);
+    counter(b, "tempo9_prefix_given_up_total",
+            "Requests that waited too long for another one's beginning and computed it.",
+            e->prefix_given_up);
+    counter(b, "tempo9_prefix_diverged_total",
+            "Prompts that began like a cached text and then left it.", e->prefix_diverged);
+    counter(b, "tempo9_prompt_tokens_total",
+            "Prompt tokens computed; again after a preemption, too.", e->prompt_tokens);
+    counter(b, "tempo9_recomputed_tokens_total", "Of these, tokens lost by a preemption.",
+            e->recomputed_tokens);
     counter(b, "tempo9_cached_tokens_total", "Prompt tokens taken from the cache.",
             e->cached_tokens);
+}
+
+/* Queries and hits are tokens there. */
+static void router_part(const struct engine_stats *e, struct buf *b)
+{
+    double usage = e->kv_pages_total > 0 ? (double)e->kv_pages_used / e->kv_pages_total : 0;
+    one(b, "vllm:num_requests_running", "gauge", "As tempo9_requests_running.", e->running);
+    one(b, "vllm:num_requests_waiting", "gauge", "As tempo9_requests_waiting.", e->waiting);
+    one(b, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages that sequences use, 0 to 1.",
+        usage);
+    counter(b, "vllm:num_preemptions_total", "As tempo9_preemptions_total.", e->preemptions);
+    counter(b, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.",
+            e->prompt_tokens - e->recomputed_tokens + e->cached_tokens);
+    counter(b, "vllm:prefix_cache_hits_total", "As tempo9_cached_tokens_total.", e->cached_tokens);
+}
+
+static void engine_part(const struct engine_stats *e, struct buf *b)
+{
+    queue_part(e, b);
+    pool_part(e, b);
+    prefix_part(e, b);
+    counter(b, "tempo9_steps_total", "Engine steps.", e->steps);
+    counter(b, "tempo9_rows_total", "Token rows computed in all steps.", e->rows);
     counter(b, "tempo9_generated_tokens_total", "Tokens generated.", e->generated_tokens);
     counter(b, "tempo9_requests_admitted_total", "Requests that began to compute.",
             e->requests_admitted);
+    counter(b, "tempo9_requests_expired_total",
+            "Requests that ended with an error because their time limit in the queue passed.",
+            e->requests_expired);
     head(b, "tempo9_requests_finished_total", "counter", "Requests that ended, by reason.");
     buf_printf(b,
                "tempo9_requests_finished_total{reason=\"stop\"} %" PRIu64 "\n"
@@ -86,9 +158,7 @@ static void engine_part(const struct engine_stats *e, struct buf *b)
               e->ttft_bucket, e->ttft_count, e->ttft_sum_ns);
     histogram(b, "tempo9_token_gap_seconds", "Between two tokens of a stream.", e->gap_bucket,
               e->gap_count, e->gap_sum_ns);
-    one(b, "vllm:num_requests_running", "gauge", "As tempo9_requests_running.", e->running);
-    one(b, "vllm:num_requests_waiting", "gauge", "As tempo9_requests_waiting.", e->waiting);
-    one(b, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages in use, 0 to 1.", usage);
+    router_part(e, b);
 }
 
 static void http_part(struct http_server *s, struct buf *b)
@@ -102,6 +172,9 @@ static void http_part(struct http_server *s, struct buf *b)
                    atomic_load(&n->requests[i]));
     counter(b, "tempo9_http_hangups_total", "Clients that left before their answer was complete.",
             atomic_load(&n->hangups));
+    counter(b, "tempo9_http_limited_total",
+            "Requests refused with 429: too many of one client under way.",
+            atomic_load(&n->limited));
     counter(b, "tempo9_http_received_bytes_total", "Bytes of request bodies.",
             atomic_load(&n->bytes_in));
     counter(b, "tempo9_http_sent_bytes_total", "Bytes of reply bodies.",

@@ -21,9 +21,24 @@ static void common_headers(struct exchange *x, struct MHD_Response *r)
     (void)MHD_add_response_header(r, "X-Request-Id", x->request_id);
     if (origin) {
         (void)MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
-        (void)MHD_add_response_header(r, "Access-Control-Expose-Headers", "X-Request-Id");
+        (void)MHD_add_response_header(r, "Access-Control-Expose-Headers",
+                                      "Retry-After, X-Request-Id");
         (void)MHD_add_response_header(r, "Vary", "Origin");
     }
+}
+
+/* From what waits and how fast it is worked off; while stopping, until the last answer has ended:
+ * nobody else can listen on our port before. */
+static void add_retry_after(const struct http_server *s, struct MHD_Response *r)
+{
+    char text[16];
+    int32_t seconds = prep_retry_after_s(s->prep);
+    if (atomic_load(&s->stopping)) {
+        uint64_t now = clock_now_ns(), until = atomic_load(&s->stop_ns);
+        seconds = until > now ? (int32_t)((until - now) / 1000000000u) + 1 : 1;
+    }
+    (void)snprintf(text, sizeof text, "%d", seconds);
+    (void)MHD_add_response_header(r, "Retry-After", text);
 }
 
 static enum MHD_Result queue(struct exchange *x, unsigned status, struct MHD_Response *r)
@@ -31,8 +46,10 @@ static enum MHD_Result queue(struct exchange *x, unsigned status, struct MHD_Res
     if (!r)
         return MHD_NO;
     common_headers(x, r);
-    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
-        (void)MHD_add_response_header(r, "Retry-After", "1");
+    if (x->route && x->route->no_store)
+        (void)MHD_add_response_header(r, "Cache-Control", "no-store");
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS)
+        add_retry_after(x->server, r);
     if (status == MHD_HTTP_UNAUTHORIZED)
         (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (atomic_load(&x->server->stopping))
@@ -67,7 +84,7 @@ enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct
 
 enum MHD_Result reply_error(struct exchange *x, const struct chat_error *e)
 {
-    return reply_error_as(x, (unsigned)t9_status_http(e->err.code), e);
+    return reply_error_as(x, (unsigned)chat_error_http(e), e);
 }
 
 enum MHD_Result reply_options(struct exchange *x, const char *allow)
@@ -79,7 +96,9 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow)
         if (guard_cors_origin(x->server, x->connection)) {
             (void)MHD_add_response_header(r, "Access-Control-Allow-Methods", allow);
             (void)MHD_add_response_header(r, "Access-Control-Allow-Headers",
-                                          "Authorization, Content-Type, X-Api-Key, X-Request-Id");
+                                          "Authorization, Content-Type, X-Api-Key, X-Request-Id, "
+                                          "X-Tempo9-Client, X-Tempo9-Priority, "
+                                          "X-Tempo9-Queue-Timeout-Ms");
             (void)MHD_add_response_header(r, "Access-Control-Max-Age", "600");
         }
     }
@@ -213,8 +232,11 @@ enum MHD_Result reply_chat(struct exchange *x)
         switch (atomic_load(&x->phase)) {
         case EXCHANGE_PHASE_FAILED: return reply_error(x, &x->error);
         case EXCHANGE_PHASE_STARTED:
-            if (chat_run_is_stream(x->run))
-                return begin_stream(x);
+            if (chat_run_is_stream(x->run) && !chat_run_failed_early(x->run)) {
+                if (!chat_run_in_timed_queue(x->run) || atomic_load(&x->headers_due))
+                    return begin_stream(x);
+                break;
+            }
             if (read_whole(x, &result))
                 return result;
             break;

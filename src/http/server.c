@@ -36,6 +36,7 @@ static enum MHD_Result get_root(struct exchange *x, const char *url)
             "GET  /v1/models             the model served here\n"
             "GET  /v1/capabilities       every request field and what is done with it\n"
             "GET  /health                whether requests are taken\n"
+            "GET  /v1/state              what the server is doing now\n"
             "GET  /metrics               counters for Prometheus\n"));
 }
 
@@ -61,6 +62,15 @@ static enum MHD_Result get_metrics(struct exchange *x, const char *url)
     buf_init(&b, 1 << 20);
     metrics_write(x->server, &b);
     return send_buf(x, "text/plain; version=0.0.4; charset=utf-8", &b);
+}
+
+static enum MHD_Result get_state(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    state_write(x->server, &b);
+    return send_buf(x, "application/json", &b);
 }
 
 static enum MHD_Result get_capabilities(struct exchange *x, const char *url)
@@ -100,8 +110,13 @@ static const struct route routes[] = {
     {.path = "/v1/models", .methods = ROUTE_GET, .get = get_models},
     {.path = "/v1/models/", .methods = ROUTE_GET, .is_prefix = true, .get = get_model},
     {.path = "/v1/capabilities", .methods = ROUTE_GET, .get = get_capabilities},
-    {.path = "/metrics", .methods = ROUTE_GET, .get = get_metrics},
-    {.path = "/health", .methods = ROUTE_GET, .is_public = true, .get = get_health},
+    {.path = "/v1/state", .methods = ROUTE_GET, .no_store = true, .get = get_state},
+    {.path = "/metrics", .methods = ROUTE_GET, .no_store = true, .get = get_metrics},
+    {.path = "/health",
+     .methods = ROUTE_GET,
+     .is_public = true,
+     .no_store = true,
+     .get = get_health},
     {.path = "/", .methods = ROUTE_GET, .is_public = true, .get = get_root},
 };
 
@@ -268,6 +283,8 @@ static enum MHD_Result end_request(struct exchange *x, const char *url)
         return refuse_body(x);
     if (!x->route->adapter)
         return x->route->get(x, url);
+    if (guard_caller(x, &e) != T9_STATUS_OK)
+        return reply_error(x, &e);
     watch_client(x);
     return reply_chat(x);
 }
@@ -290,7 +307,7 @@ static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const 
 
 static void write_access_log(const struct exchange *x)
 {
-    double total_ms = (double)(clock_now_ns() - x->received_ns) / 1e6;
+    double total_ms = (double)(clock_now_ns() - x->caller.received_ns) / 1e6;
     if (!x->run || atomic_load(&x->phase) != EXCHANGE_PHASE_STARTED) {
         LOG_INFO("http", "%s %s %u %.1f ms id=%s", x->method, x->shown_path, x->status, total_ms,
                  x->request_id);
@@ -298,11 +315,12 @@ static void write_access_log(const struct exchange *x)
     }
     struct chat_run_times t = chat_run_times(x->run);
     LOG_INFO("http",
-             "%s %s %u %.1f ms id=%s prompt=%d completion=%d finish=%s queue=%.1f ms prefill=%.1f "
-             "ms decode=%.1f ms%s",
-             x->method, x->shown_path, x->status, total_ms, x->request_id, t.n_prompt,
-             t.n_completion, t.finish, t.timings.queue_ms, t.timings.prefill_ms,
-             t.timings.decode_ms, x->completed_well ? "" : " client gone");
+             "%s %s %u %.1f ms id=%s prompt=%d cached=%d completion=%d finish=%s queue=%.1f ms "
+             "prefix=%.1f ms prefill=%.1f ms decode=%.1f ms preempted=%d/%.1f ms%s",
+             x->method, x->shown_path, x->status, total_ms, x->request_id, t.n_prompt, t.n_cached,
+             t.n_completion, t.finish, t.timings.queue_ms, t.timings.prefix_wait_ms,
+             t.timings.prefill_ms, t.timings.decode_ms, t.timings.n_preempted,
+             t.timings.preempted_ms, x->completed_well ? "" : " client gone");
 }
 
 static void on_completed(void *server, struct MHD_Connection *c, void **ctx,
@@ -535,15 +553,16 @@ static void end_all(struct http_server *s, bool vanish)
 static void stop_connections(struct http_server *s, uint32_t timeout_ms)
 {
     enum { LAST_WORDS_MS = 2000 };
-    MHD_socket fd = MHD_quiesce_daemon(s->mhd);
-    if (fd >= 0)
-        (void)close(fd);
-    s->listen_fd = -1;
     if (!wait_zero(&s->n_listed, timeout_ms)) {
         /* Streams get an error event, so their clients know that the answer is not complete. */
         end_all(s, false);
         (void)wait_zero(&s->n_listed, LAST_WORDS_MS);
     }
+    /* Until here who connected was told to come back later, which is kinder than a closed door. */
+    MHD_socket fd = MHD_quiesce_daemon(s->mhd);
+    if (fd >= 0)
+        (void)close(fd);
+    s->listen_fd = -1;
     atomic_store(&s->closing, true);
     end_all(s, true);
     MHD_stop_daemon(s->mhd);
@@ -554,6 +573,7 @@ void http_server_stop(struct http_server *s, uint32_t timeout_ms)
     enum { ENGINE_MS = 10000 };
     if (!s)
         return;
+    atomic_store(&s->stop_ns, clock_now_ns() + (uint64_t)timeout_ms * 1000000);
     atomic_store(&s->stopping, true);
     if (s->mhd)
         stop_connections(s, timeout_ms);

@@ -27,8 +27,11 @@ struct http_params {
     const char *const *cors_origins; /* allowed browser origins beside our own */
     size_t n_cors_origins;
 
-    int32_t n_prep, n_io;      /* threads */
-    int32_t connection_limit;  /* open connections */
+    int32_t n_prep, n_io;     /* threads */
+    int32_t connection_limit; /* open connections */
+    /* Chat requests of one client (struct request's client_key) that may be open at once, in the
+     * queue or running; 429 beyond. 0: no limit. */
+    int32_t max_open_per_client;
     int32_t idle_timeout_s;    /* of a connection that neither waits for us nor moves */
     uint64_t body_bytes_max;   /* of one request: 413 beyond */
     uint64_t bodies_bytes_max; /* of all requests that are being received: 503 beyond */
@@ -43,8 +46,8 @@ void http_params_init(struct http_params *p);
 t9_status http_server_new(struct http_server **out, const struct http_params *p,
                           struct t9_err *err);
 uint16_t http_server_port(const struct http_server *s);
-/* Stops accepting, lets running requests end for up to timeout_ms, cancels the rest, joins all
- * threads, frees. The engine must still run. NULL allowed. */
+/* Refuses new work with 503, lets what was taken end for up to timeout_ms, cancels the rest, closes
+ * the port, joins all threads, frees. The engine must still run. NULL allowed. */
 void http_server_stop(struct http_server *s, uint32_t timeout_ms);
 
 #endif

@@ -19,7 +19,20 @@ t9_status chat_fail(struct chat_error *e, t9_status status, const char *param, c
     va_end(ap);
     (void)snprintf(e->param, sizeof e->param, "%s", param ? param : "");
     e->code = code;
+    e->http_status = 0;
     return t9_fail(&e->err, status, "%s", msg);
+}
+
+t9_status chat_fail_limit(struct chat_error *e, const char *msg)
+{
+    t9_status s = chat_fail(e, T9_STATUS_BUSY, NULL, "rate_limit_exceeded", "%s", msg);
+    e->http_status = 429;
+    return s;
+}
+
+int chat_error_http(const struct chat_error *e)
+{
+    return e->http_status ? e->http_status : t9_status_http(e->err.code);
 }
 
 const char *chat_role_name(chat_role r)
@@ -85,9 +98,13 @@ const char *chat_brief(yyjson_val *v, char out[80])
         buf_deinit(&b);
         return out;
     }
-    (void)snprintf(out, OUT_BYTES, "%s",
-                   yyjson_is_arr(v)   ? "an array"
-                   : yyjson_is_obj(v) ? "an object"
+    bool empty = yyjson_get_len(v) == 0;
+    (void)snprintf(out, OUT_BYTES, "%s%s",
+                   !v      ? ""
+                   : empty ? "an empty "
+                           : "an ",
+                   yyjson_is_arr(v)   ? "array"
+                   : yyjson_is_obj(v) ? "object"
                                       : "nothing");
     return out;
 }

@@ -26,6 +26,8 @@ enum {
     CHAT_STOPS_MAX = 16,
     CHAT_STOP_BYTES_MAX = 256,
     CHAT_WARNINGS_MAX = 32,
+    CHAT_PRIORITY_MAX = 100, /* and -100 */
+    CHAT_QUEUE_TIMEOUT_MAX_MS = 86400000,
 };
 
 /* An error as an API tells it: the status, the parameter at fault and a short code. */
@@ -33,11 +35,26 @@ struct chat_error {
     struct t9_err err;
     char param[64];   /* "" when no single parameter is at fault */
     const char *code; /* static text, NULL when there is none */
+    int http_status;  /* 0: the one of err.code */
 };
 
 /* Writes everything at once and returns `status`. `param` and `code` may be NULL. */
 t9_status chat_fail(struct chat_error *e, t9_status status, const char *param, const char *code,
                     const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+/* 429: this caller has too much under way, while others may still ask. Returns BUSY. */
+t9_status chat_fail_limit(struct chat_error *e, const char *msg);
+/* The HTTP status that tells of it. */
+int chat_error_http(const struct chat_error *e);
+
+/* Who asks and what the transport says about the request, beside its body. */
+struct chat_caller {
+    uint64_t received_ns; /* when the request's head arrived */
+    uint64_t client_key;  /* see struct request; 0 = nobody */
+    /* Said outside of the body: these win over the body's fields. */
+    bool has_priority;
+    int32_t priority;
+    int64_t queue_timeout_ms; /* 0: not said */
+};
 
 typedef enum chat_role {
     CHAT_ROLE_SYSTEM,
@@ -75,7 +92,10 @@ struct chat_request {
     str stops[CHAT_STOPS_MAX];
     size_t n_stops;
 
-    bool stream, include_usage;
+    int32_t priority;         /* higher first */
+    int64_t queue_timeout_ms; /* longest wait before it begins to compute; 0: no limit */
+
+    bool stream, include_usage, timings;
 
     str warnings[CHAT_WARNINGS_MAX];
     size_t n_warnings;
@@ -98,7 +118,14 @@ struct chat_usage {
 
 /* Phases of one request in milliseconds; a phase that was not reached is 0. */
 struct chat_timings {
-    double queue_ms, prefill_ms, decode_ms;
+    double parse_ms;       /* received to submitted: parsing, rendering, tokenising */
+    double queue_ms;       /* in the queue, without the next one */
+    double prefix_wait_ms; /* waiting for another request to compute the same beginning */
+    double prefill_ms;     /* first row to first token */
+    double decode_ms;      /* first to last token */
+    double preempted_ms;   /* of the two above: its pages had been taken */
+    double first_token_ms, first_byte_ms, last_token_ms; /* since received */
+    int32_t n_preempted;
     double prompt_per_s, decode_per_s; /* tokens */
 };
 

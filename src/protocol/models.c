@@ -4,6 +4,7 @@
 #include "protocol/models.h"
 
 #include "engine/engine.h"
+#include "protocol/caller.h"
 #include "protocol/openai_chat.h"
 
 static void member_str(struct buf *b, const char *key, const char *v)
@@ -86,6 +87,8 @@ void capabilities_write(const struct prep *p, const struct capabilities *c, stru
     buf_puts(out, ",\"protocols\":{\"openai_chat\":{\"path\":\"/v1/chat/completions\","
                   "\"unknown_fields\":");
     buf_puts(out, q->strict ? "\"refused\"" : "\"ignored with a warning\"");
+    buf_puts(out, ",\"headers\":");
+    caller_write(out);
     buf_puts(out, ",\"fields\":");
     policy_write(out, openai_chat_fields, openai_chat_n_fields);
     buf_puts(out, "}}}");

@@ -115,7 +115,7 @@ static t9_status parse_content(struct policy_ctx *c, size_t i, yyjson_val *v,
     m->has_content = false;
     if (m->role == CHAT_ROLE_ASSISTANT && (!v || yyjson_is_null(v)))
         return T9_STATUS_OK;
-    return bad_message(c, i, "content", "a string or a non-empty array of parts", v);
+    return bad_message(c, i, "content", "a string or an array of at least one part", v);
 }
 
 static t9_status parse_tool_calls(struct policy_ctx *c, size_t i, yyjson_val *v,
@@ -169,8 +169,11 @@ static t9_status parse_messages(struct policy_ctx *c, const struct policy_field 
     struct chat_request *r = c->request;
     size_t n = yyjson_arr_size(v), idx, max;
     yyjson_val *item;
-    if (!yyjson_is_arr(v) || n == 0)
-        return policy_wrong(c, f->name, "a non-empty array", v);
+    if (!yyjson_is_arr(v))
+        return policy_wrong(c, f->name, "an array of messages", v);
+    if (n == 0)
+        return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
+                         "messages is empty: it must have at least one message");
     if (n > CHAT_MESSAGES_MAX)
         return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
                          "messages has %zu entries, and at most %d are taken", n,
@@ -330,6 +333,13 @@ const struct policy_field openai_chat_fields[] = {
     HONOURED("min_p", policy_f32, .min = 0, .max = 1, MEMBER(sampling.min_p), .note = "0 is off"),
     HONOURED("seed", parse_seed, .note = "absent: chosen at random and told in the reply"),
     HONOURED("stop", parse_stop, .note = "a string or up to 16; exact across token edges"),
+    HONOURED("priority", policy_i32, .min = -CHAT_PRIORITY_MAX, .max = CHAT_PRIORITY_MAX,
+             MEMBER(priority), .note = "higher is served first; 0 is normal"),
+    HONOURED("queue_timeout_ms", policy_i64, .min = 1, .max = CHAT_QUEUE_TIMEOUT_MAX_MS,
+             MEMBER(queue_timeout_ms),
+             .note = "503 when the answer was not begun this long after the request came"),
+    HONOURED("timings", policy_bool, MEMBER(timings),
+             .note = "the reply has a timings object: phases, tokens computed and reused"),
     HONOURED("ignore_eos", policy_bool, MEMBER(ignore_eos),
              .note = "goes on past end-of-answer tokens, for measurements"),
     HONOURED("chat_template_kwargs", parse_template_kwargs,
@@ -373,6 +383,7 @@ const struct policy_field openai_chat_fields[] = {
     NO_EFFECT("prompt_cache_key", "equal prompts are found by their content"),
     NO_EFFECT("prompt_cache_retention", "equal prompts are found by their content"),
     NO_EFFECT("cache_prompt", "equal prompts are found by their content"),
+    NO_EFFECT("timings_per_token", "the phases are given once, at the end, with timings"),
     NO_EFFECT("parallel_tool_calls", "tool calls are not parsed yet"),
     NO_EFFECT("prediction", "a hint for speed only"),
 };

@@ -57,22 +57,46 @@ static void write_usage(const struct chat_usage *u, struct buf *b)
     buf_puts(b, "}}");
 }
 
-/* Our extensions: timings, the seed that was used, warnings. */
-static void write_extras(const struct chat_reply *r, const struct chat_event *end, struct buf *b)
+static void write_timings(const struct chat_event *end, struct buf *b)
 {
     const struct chat_timings *t = &end->timings;
+    const struct {
+        const char *key;
+        double v;
+    } members[] = {
+        {"parse_ms", t->parse_ms},
+        {"queue_ms", t->queue_ms},
+        {"prefix_wait_ms", t->prefix_wait_ms},
+        {"prefill_ms", t->prefill_ms},
+        {"decode_ms", t->decode_ms},
+        {"preempted_ms", t->preempted_ms},
+        {"first_token_ms", t->first_token_ms},
+        {"first_byte_ms", t->first_byte_ms},
+        {"last_token_ms", t->last_token_ms},
+        {"prompt_per_second", t->prompt_per_s},
+        {"predicted_per_second", t->decode_per_s},
+    };
     json_write_key(b, "timings");
     buf_putc(b, '{');
-    member_ms(b, "queue_ms", t->queue_ms);
+    for (size_t i = 0; i < T9_COUNT(members); i++) {
+        member_ms(b, members[i].key, members[i].v);
+        buf_putc(b, ',');
+    }
+    member_i64(b, "prompt_n", end->usage.n_prompt - end->usage.n_cached);
     buf_putc(b, ',');
-    member_ms(b, "prefill_ms", t->prefill_ms);
+    member_i64(b, "cache_n", end->usage.n_cached);
     buf_putc(b, ',');
-    member_ms(b, "decode_ms", t->decode_ms);
+    member_i64(b, "predicted_n", end->usage.n_completion);
     buf_putc(b, ',');
-    member_ms(b, "prompt_per_second", t->prompt_per_s);
-    buf_putc(b, ',');
-    member_ms(b, "predicted_per_second", t->decode_per_s);
+    member_i64(b, "preemptions", t->n_preempted);
     buf_puts(b, "},");
+}
+
+/* Our extensions: timings when asked for, the seed that was used, warnings. */
+static void write_extras(const struct chat_reply *r, const struct chat_event *end, struct buf *b)
+{
+    if (r->request->timings)
+        write_timings(end, b);
     json_write_key(b, "tempo9");
     buf_printf(b, "{\"seed\":%llu}", (unsigned long long)r->seed);
     if (r->request->n_warnings == 0)
@@ -155,7 +179,9 @@ void openai_write_error(const struct chat_error *e, struct buf *out)
     buf_puts(out, "{\"error\":{");
     member_str(out, "message", str_from(e->err.msg));
     buf_putc(out, ',');
-    member_str(out, "type", str_from(t9_status_openai_type(e->err.code)));
+    member_str(out, "type",
+               e->http_status == 429 ? STR("rate_limit_error")
+                                     : str_from(t9_status_openai_type(e->err.code)));
     buf_puts(out, ",\"param\":");
     if (e->param[0])
         json_write_str(out, str_from(e->param));

@@ -310,3 +310,16 @@ void prep_engine_stats(const struct prep *p, struct engine_stats *out)
     if (p->params.engine)
         engine_stats_read(p->params.engine, out);
 }
+
+void prep_engine_state(const struct prep *p, struct engine_state *out)
+{
+    memset(out, 0, sizeof *out);
+    if (p->params.engine)
+        engine_state_read(p->params.engine, out);
+}
+
+int32_t prep_retry_after_s(const struct prep *p)
+{
+    int32_t s = p->params.engine ? engine_retry_after_s(p->params.engine) : 1;
+    return s < 1 ? 1 : s;
+}

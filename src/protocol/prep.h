@@ -16,6 +16,7 @@
 #include "tokenizer/tokenizer.h"
 
 struct engine;
+struct engine_state;
 struct engine_stats;
 struct prep;
 
@@ -49,6 +50,10 @@ struct prep_template_info prep_info(const struct prep *p);
 
 /* What the engine counts; zeroes without one. Any thread. */
 void prep_engine_stats(const struct prep *p, struct engine_stats *out);
+/* What the engine is doing; zeroes without one. Any thread. */
+void prep_engine_state(const struct prep *p, struct engine_state *out);
+/* See engine_retry_after_s; 1 without an engine. Any thread. */
+int32_t prep_retry_after_s(const struct prep *p);
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);

@@ -13,6 +13,7 @@
 #include "protocol/stop.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -24,7 +25,7 @@ struct chat_run {
     const struct prep *prep;
     const struct chat_adapter *adapter;
     struct chat_run_hooks hooks;
-    uint64_t received_ns;
+    struct chat_caller caller;
 
     struct chat_request request;
     struct chat_reply reply;
@@ -61,7 +62,7 @@ static t9_status random_bytes(void *p, size_t n, struct t9_err *err)
 
 t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
                        const struct chat_adapter *adapter, struct chat_run_hooks hooks,
-                       uint64_t received_ns, struct t9_err *err)
+                       const struct chat_caller *caller, struct t9_err *err)
 {
     uint64_t id[2];
     *out = NULL;
@@ -72,7 +73,7 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
     run->prep = prep;
     run->adapter = adapter;
     run->hooks = hooks;
-    run->received_ns = received_ns;
+    run->caller = *caller;
     chat_request_init(&run->request, REQUEST_ARENA_MAX);
     buf_init(&run->piece, (size_t)1 << 20);
     buf_init(&run->text, (size_t)4 << 20);
@@ -126,6 +127,8 @@ static t9_status choose_max_tokens(struct chat_run *run, int32_t *out, struct ch
                   "max_tokens %lld was lowered to %d, which is what fits beside a prompt of %zu "
                   "tokens",
                   (long long)q->max_tokens, room, run->prompt.n);
+    /* Nobody reserves memory for what may never be written, so that all the rest is a fair default.
+     */
     *out = q->max_tokens == 0 || q->max_tokens > room ? room : (int32_t)q->max_tokens;
     return T9_STATUS_OK;
 }
@@ -140,6 +143,29 @@ static t9_status choose_seed(struct chat_run *run, struct t9_err *err)
     }
     run->reply.seed = q->sampling.seed;
     return T9_STATUS_OK;
+}
+
+/* What was said outside of the body wins: a proxy in front can lower what clients ask for. */
+static void set_queueing(const struct chat_run *run, struct request *r)
+{
+    const struct chat_caller *c = &run->caller;
+    const struct chat_request *q = &run->request;
+    int64_t timeout_ms = c->queue_timeout_ms ? c->queue_timeout_ms : q->queue_timeout_ms;
+    r->priority = c->has_priority ? c->priority : q->priority;
+    r->client_key = c->client_key;
+    if (timeout_ms)
+        r->deadline_ns = c->received_ns + (uint64_t)timeout_ms * 1000000;
+}
+
+static t9_status refused(t9_status s, const char *msg, struct chat_error *err)
+{
+    if (s == T9_STATUS_AGAIN)
+        return chat_fail_limit(err, msg);
+    return chat_fail(err, s, s == T9_STATUS_INVALID ? "messages" : NULL,
+                     s == T9_STATUS_INVALID ? "context_length_exceeded"
+                     : s == T9_STATUS_BUSY  ? "server_busy"
+                                            : NULL,
+                     "%s", msg);
 }
 
 static t9_status submit(struct chat_run *run, struct chat_error *err)
@@ -162,15 +188,12 @@ static t9_status submit(struct chat_run *run, struct chat_error *err)
     r->ignore_eos = run->request.ignore_eos;
     r->notify = on_engine;
     r->notify_ctx = run;
-    atomic_store(&r->clocks.received, run->received_ns);
+    set_queueing(run, r);
+    atomic_store(&r->clocks.received, run->caller.received_ns);
     atomic_store(&r->clocks.parsed, clock_now_ns());
     s = engine_submit(prep_params_of(run->prep)->engine, r, &e);
     if (s != T9_STATUS_OK)
-        return chat_fail(err, s, s == T9_STATUS_INVALID ? "messages" : NULL,
-                         s == T9_STATUS_INVALID ? "context_length_exceeded"
-                         : s == T9_STATUS_BUSY  ? "server_busy"
-                                                : NULL,
-                         "%s", e.msg);
+        return refused(s, e.msg, err);
     atomic_store(&run->submitted, true);
     return T9_STATUS_OK;
 }
@@ -233,6 +256,19 @@ bool chat_run_is_over(const struct chat_run *run)
     return atomic_load(&run->engine_request->finish) != FINISH_REASON_NONE;
 }
 
+bool chat_run_in_timed_queue(const struct chat_run *run)
+{
+    const struct request *r = run->engine_request;
+    return r->deadline_ns && atomic_load(&r->clocks.admitted) == 0 &&
+           atomic_load(&r->finish) == FINISH_REASON_NONE;
+}
+
+bool chat_run_failed_early(const struct chat_run *run)
+{
+    const struct request *r = run->engine_request;
+    return atomic_load(&r->finish) == FINISH_REASON_ERROR && atomic_load(&r->n_tokens) == 0;
+}
+
 static double span_ms(uint64_t from_ns, uint64_t to_ns)
 {
     return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e6 : 0;
@@ -244,8 +280,16 @@ static struct chat_timings timings_of(struct chat_run *run)
     struct chat_timings t = {0};
     uint64_t admitted = atomic_load(&c->admitted), first = atomic_load(&c->first_token);
     uint64_t queued = atomic_load(&c->queued), last = atomic_load(&c->last_token);
+    uint64_t received = run->caller.received_ns;
     int32_t computed = run->engine_request->n_prompt - atomic_load(&run->engine_request->n_cached);
-    t.queue_ms = span_ms(queued, admitted);
+    t.parse_ms = span_ms(received, atomic_load(&c->parsed));
+    t.prefix_wait_ms = (double)atomic_load(&c->prefix_ns) / 1e6;
+    t.queue_ms = fmax(0, span_ms(queued, admitted) - t.prefix_wait_ms);
+    t.preempted_ms = (double)atomic_load(&c->preempted_ns) / 1e6;
+    t.n_preempted = atomic_load(&run->engine_request->n_preempted);
+    t.first_token_ms = span_ms(received, first);
+    t.first_byte_ms = span_ms(received, atomic_load(&c->first_byte));
+    t.last_token_ms = span_ms(received, last);
     t.prefill_ms = span_ms(admitted, first);
     t.decode_ms = span_ms(first, last);
     if (t.prefill_ms > 0)
@@ -269,7 +313,8 @@ static struct chat_event end_event(struct chat_run *run, finish_reason reason)
 static struct chat_event error_event(struct chat_run *run, t9_status status, const char *msg)
 {
     struct chat_event ev = {.kind = CHAT_EVENT_ERROR};
-    (void)chat_fail(&ev.error, status, NULL, NULL, "%s", msg);
+    (void)chat_fail(&ev.error, status, NULL, status == T9_STATUS_AGAIN ? "queue_timeout" : NULL,
+                    "%s", msg);
     run->over = true;
     return ev;
 }
@@ -361,6 +406,7 @@ struct chat_run_times chat_run_times(const struct chat_run *run)
     if (!atomic_load(&run->submitted))
         return t;
     t.n_prompt = run->engine_request->n_prompt;
+    t.n_cached = atomic_load(&run->engine_request->n_cached);
     t.n_completion = run->at;
     t.timings = timings_of((struct chat_run *)(uintptr_t)run);
     t.finish = run->stop_hit

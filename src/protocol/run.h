@@ -22,10 +22,9 @@ struct chat_run_hooks {
     const atomic_bool *gone; /* nobody waits any more; looked at between the stages of start */
 };
 
-/* `received_ns`: when the request's head arrived. */
 t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
                        const struct chat_adapter *adapter, struct chat_run_hooks hooks,
-                       uint64_t received_ns, struct t9_err *err);
+                       const struct chat_caller *caller, struct t9_err *err);
 /* NULL allowed. Only when never started, or when start failed, or after chat_run_notified said
  * true. */
 void chat_run_free(struct chat_run *run);
@@ -47,6 +46,12 @@ bool chat_run_wants_tokens(const struct chat_run *run);
 /* Whether the engine has finished with it: its last events can be read. */
 bool chat_run_is_over(const struct chat_run *run);
 
+/* Whether it has a time limit for the queue and is still in it: the outcome of that is worth
+ * waiting for before a stream's status goes out. */
+bool chat_run_in_timed_queue(const struct chat_run *run);
+/* Whether it failed without a token: its error can be told as the reply's status. */
+bool chat_run_failed_early(const struct chat_run *run);
+
 /* Formats an event of a stream, or the whole reply. */
 void chat_run_write(const struct chat_run *run, const struct chat_event *ev, struct buf *out);
 void chat_run_write_whole(const struct chat_run *run, str text, const struct chat_event *end,
@@ -54,7 +59,7 @@ void chat_run_write_whole(const struct chat_run *run, str text, const struct cha
 
 /* Phase clocks for the access log; zeroes before the start. */
 struct chat_run_times {
-    int32_t n_prompt, n_completion;
+    int32_t n_prompt, n_cached, n_completion;
     struct chat_timings timings;
     const char *finish; /* "stop", "length", "cancelled", "error" or "none" */
 };

@@ -32,6 +32,8 @@ struct engine {
     int32_t prompt[PROMPT_MAX];
     int32_t n_prompt, max_tokens;
     struct sample_params sampling;
+    int32_t priority;
+    uint64_t client_key, deadline_ns;
     struct engine_stats stats;
 };
 
@@ -40,7 +42,8 @@ const double STATS_BUCKET_MS[15] = {1,   2,    5,    10,   20,    50,    100,  2
 
 void engine_script_init(struct engine_script *s)
 {
-    *s = (struct engine_script){.fail_at = -1, .max_length = 4096, .queue_cap = 1024};
+    *s = (struct engine_script){
+        .fail_at = -1, .max_length = 4096, .queue_cap = 1024, .retry_after_s = 1};
 }
 
 static void tell(struct request *r)
@@ -78,10 +81,20 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
         return true;
     }
     if (!l->admitted) {
+        if (r->deadline_ns && now >= r->deadline_ns) {
+            t9_fail(&r->error, T9_STATUS_AGAIN, "the time limit passed in the queue");
+            e->stats.requests_expired++;
+            end(e, r, FINISH_REASON_ERROR);
+            return true;
+        }
         if (now < l->submitted_ns + (uint64_t)s->queue_ms * 1000000)
             return false;
         l->admitted = true;
         l->next_ns = now + (uint64_t)s->prefill_ms * 1000000;
+        atomic_store(&r->n_cached, s->n_cached < r->n_prompt ? s->n_cached : r->n_prompt - 1);
+        atomic_store(&r->n_preempted, s->n_preempted);
+        atomic_store(&r->clocks.prefix_ns, (uint64_t)s->prefix_ms * 1000000);
+        atomic_store(&r->clocks.preempted_ns, (uint64_t)s->n_preempted * 1000000);
         atomic_store(&r->state, REQ_STATE_RUNNING);
         atomic_store(&r->clocks.admitted, now);
         tell(r);
@@ -180,6 +193,9 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
         memcpy(e->prompt, r->prompt, (size_t)e->n_prompt * sizeof *e->prompt);
         e->sampling = r->sampling;
         e->max_tokens = r->max_tokens;
+        e->priority = r->priority;
+        e->client_key = r->client_key;
+        e->deadline_ns = r->deadline_ns;
         e->stats.requests_admitted++;
         pthread_cond_signal(&e->more);
     }
@@ -199,6 +215,19 @@ void engine_cancel(struct engine *e, struct request *r)
 int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt)
 {
     return n_prompt < e->script.max_length ? e->script.max_length - n_prompt : 0;
+}
+
+int32_t engine_retry_after_s(const struct engine *e)
+{
+    return e->script.retry_after_s;
+}
+
+void engine_state_read(const struct engine *e, struct engine_state *out)
+{
+    if (e->script.state)
+        *out = *e->script.state;
+    else
+        memset(out, 0, sizeof *out);
 }
 
 int32_t engine_max_length(const struct engine *e)
@@ -245,9 +274,20 @@ int32_t scripted_engine_prompt(struct engine *e, int32_t *out, int32_t cap)
 {
     pthread_mutex_lock(&e->lock);
     int32_t n = e->n_prompt < cap ? e->n_prompt : cap;
-    memcpy(out, e->prompt, (size_t)n * sizeof *out);
+    if (out)
+        memcpy(out, e->prompt, (size_t)n * sizeof *out);
     pthread_mutex_unlock(&e->lock);
     return n;
+}
+
+void scripted_engine_queueing(struct engine *e, int32_t *priority, uint64_t *client_key,
+                              uint64_t *deadline_ns)
+{
+    pthread_mutex_lock(&e->lock);
+    *priority = e->priority;
+    *client_key = e->client_key;
+    *deadline_ns = e->deadline_ns;
+    pthread_mutex_unlock(&e->lock);
 }
 
 struct sample_params scripted_engine_sampling(struct engine *e, int32_t *max_tokens)

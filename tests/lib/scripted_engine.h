@@ -14,6 +14,11 @@ struct engine_script {
     int32_t queue_ms, prefill_ms, gap_ms; /* gap 0: as fast as can be */
     int32_t fail_at; /* after this many tokens the request ends with an error; -1 never */
     int32_t max_length, queue_cap;
+    int32_t n_cached;    /* told of every request, as far as its prompt allows */
+    int32_t prefix_ms;   /* of queue_ms, spent in state PREFIX */
+    int32_t n_preempted; /* told of every request, with 1 ms each */
+    int32_t retry_after_s;
+    const struct engine_state *state; /* what engine_state_read gives; NULL: zeroes */
 };
 
 /* Echo, no delays, max_length 4096, queue_cap 1024. */
@@ -26,8 +31,11 @@ int scripted_engine_live(struct engine *e);
 int scripted_engine_cancels(struct engine *e);
 /* Monotonic ns of the newest engine_cancel; 0: none yet. */
 uint64_t scripted_engine_cancel_ns(struct engine *e);
-/* Copies the prompt of the newest request; returns its tokens. */
+/* Copies the prompt of the newest request (out NULL: does not); returns its tokens. */
 int32_t scripted_engine_prompt(struct engine *e, int32_t *out, int32_t cap);
+/* priority, client_key and deadline_ns of the newest request. */
+void scripted_engine_queueing(struct engine *e, int32_t *priority, uint64_t *client_key,
+                              uint64_t *deadline_ns);
 /* Sampling parameters and max_tokens of the newest request. */
 struct sample_params scripted_engine_sampling(struct engine *e, int32_t *max_tokens);
 

@@ -8,6 +8,7 @@
 #include "lib/scripted_engine.h"
 
 #include "base/clock.h"
+#include "protocol/caller.h"
 #include "protocol/history.h"
 #include "protocol/models.h"
 #include "protocol/openai_chat.h"
@@ -100,6 +101,7 @@ static void test_honoured(void **state)
         parse("{\"messages\":[" USER "],\"temperature\":0.5,\"top_p\":0.25,\"top_k\":-1,"
               "\"min_p\":0.125,\"seed\":-1,\"max_completion_tokens\":9,\"stop\":[\"a\",\"b\"],"
               "\"stream\":true,\"stream_options\":{\"include_usage\":true},\"ignore_eos\":true,"
+              "\"priority\":-3,\"queue_timeout_ms\":2500,\"timings\":true,"
               "\"model\":\"m\",\"future_field\":[1]}",
               &r, &e),
         T9_STATUS_OK);
@@ -111,6 +113,7 @@ static void test_honoured(void **state)
     assert_int_equal(r.n_stops, 2);
     assert_true(r.stream && r.include_usage && r.ignore_eos);
     assert_true(str_eqz(r.model, "m"));
+    assert_true(r.priority == -3 && r.queue_timeout_ms == 2500 && r.timings);
     assert_int_equal(r.n_warnings, 1);
     chat_request_deinit(&r);
 
@@ -273,6 +276,50 @@ static void test_model_names(void **state)
     chat_request_deinit(&r);
 }
 
+static t9_status set_header(struct chat_caller *c, const char *name, const char *value)
+{
+    struct chat_error e = {0};
+    for (size_t i = 0; i < caller_n_headers; i++) {
+        if (strcmp(caller_headers[i].name, name) != 0)
+            continue;
+        t9_status s = caller_headers[i].parse(c, &caller_headers[i], value, &e);
+        if (s != T9_STATUS_OK)
+            assert_string_equal(e.param, name);
+        return s;
+    }
+    fail_msg("no header %s", name);
+    return T9_STATUS_INTERNAL;
+}
+
+static void test_caller_headers(void **state)
+{
+    static const char *const bad[] = {"", "x", "1x", "101", "-101", "1.5", "99999999999999999999"};
+    struct chat_caller c = {0}, d = {0};
+    char name[200];
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(bad); i++)
+        assert_int_equal(set_header(&c, "x-tempo9-priority", bad[i]), T9_STATUS_INVALID);
+    assert_int_equal(set_header(&c, "x-tempo9-queue-timeout-ms", "0"), T9_STATUS_INVALID);
+    assert_int_equal(set_header(&c, "x-tempo9-queue-timeout-ms", "86400001"), T9_STATUS_INVALID);
+    assert_false(c.has_priority || c.queue_timeout_ms);
+    assert_int_equal(set_header(&c, "x-tempo9-priority", "-100"), T9_STATUS_OK);
+    assert_int_equal(set_header(&c, "x-tempo9-queue-timeout-ms", "1"), T9_STATUS_OK);
+    assert_true(c.has_priority && c.priority == -100 && c.queue_timeout_ms == 1);
+    /* Names: the same key for the same name, under the same API key. */
+    memset(name, 'a', sizeof name);
+    name[129] = 0;
+    assert_int_equal(set_header(&c, "x-tempo9-client", name), T9_STATUS_INVALID);
+    assert_int_equal(set_header(&c, "x-tempo9-client", ""), T9_STATUS_INVALID);
+    assert_int_equal(c.client_key, 0);
+    assert_int_equal(set_header(&c, "x-tempo9-client", "alice"), T9_STATUS_OK);
+    assert_int_equal(set_header(&d, "x-tempo9-client", "alice"), T9_STATUS_OK);
+    assert_true(c.client_key && c.client_key == d.client_key);
+    d.client_key = caller_key("secret");
+    assert_true(d.client_key && d.client_key != caller_key("secre") && caller_key(NULL) == 0);
+    assert_int_equal(set_header(&d, "x-tempo9-client", "alice"), T9_STATUS_OK);
+    assert_true(c.client_key != d.client_key);
+}
+
 static void on_wake(void *ctx)
 {
     atomic_fetch_add((atomic_int *)ctx, 1);
@@ -298,7 +345,8 @@ static void test_run_stop(void **state)
     struct engine *engine = scripted_engine_new(&script);
     struct prep *prep = make_prep(engine, true);
     struct chat_run_hooks hooks = {on_wake, &wakes, NULL};
-    assert_int_equal(chat_run_new(&run, prep, &openai_chat_adapter, hooks, clock_now_ns(), NULL),
+    struct chat_caller caller = {.received_ns = clock_now_ns()};
+    assert_int_equal(chat_run_new(&run, prep, &openai_chat_adapter, hooks, &caller, NULL),
                      T9_STATUS_OK);
     assert_int_equal(chat_run_start(run, STR("{\"messages\":[" USER "],\"stop\":\" three\"}"), &e),
                      T9_STATUS_OK);
@@ -339,6 +387,9 @@ static void test_capabilities_are_json(void **state)
     yyjson_val *fields = json_get(
         json_get(json_get(yyjson_doc_get_root(doc), "protocols"), "openai_chat"), "fields");
     assert_int_equal(yyjson_arr_size(fields), openai_chat_n_fields);
+    yyjson_val *headers = json_get(
+        json_get(json_get(yyjson_doc_get_root(doc), "protocols"), "openai_chat"), "headers");
+    assert_int_equal(yyjson_arr_size(headers), caller_n_headers);
     yyjson_doc_free(doc);
     buf_deinit(&b);
     prep_free(prep);
@@ -347,15 +398,11 @@ static void test_capabilities_are_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_neutral_values),
-        cmocka_unit_test(test_honoured),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_arrangement),
-        cmocka_unit_test(test_provenance),
-        cmocka_unit_test(test_model_names),
-        cmocka_unit_test(test_run_stop),
-        cmocka_unit_test(test_capabilities_are_json),
+        cmocka_unit_test(test_table),       cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_honoured),    cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_arrangement), cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_model_names), cmocka_unit_test(test_caller_headers),
+        cmocka_unit_test(test_run_stop),    cmocka_unit_test(test_capabilities_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
