@@ -126,7 +126,7 @@ void loop_set_clock(_Atomic uint64_t *clock, uint64_t now_ns);
 
 /* Moves what was submitted to the waiting list. */
 void queue_take_submitted(struct engine *e);
-/* Puts a request to its place in the list. */
+/* Puts a request that comes back to its place in the list. */
 void queue_insert(struct engine *e, struct request *r);
 /* Ends waiting requests: all, or those that are cancelled or past their deadline. */
 void queue_end_all(struct engine *e, finish_reason reason, const struct t9_err *err);

@@ -307,6 +307,8 @@ static void trim(struct engine *e)
 static void idle(struct engine *e)
 {
     state_publish(e, clock_now_ns());
+    if (e->step > 0 && e->step_hook)
+        e->step_hook(e->step_hook_ctx, e);
     if (!e->trimmed) {
         if (ring_wait(e->ring, TRIM_AFTER_MS))
             return;

@@ -28,7 +28,7 @@ static bool was_preempted(const struct request *r)
     return atomic_load_explicit(&r->n_preempted, memory_order_relaxed) > 0;
 }
 
-void queue_insert(struct engine *e, struct request *r)
+static void link_waiting(struct engine *e, struct request *r)
 {
     struct request **at = &e->waiting;
     while (*at &&
@@ -38,19 +38,20 @@ void queue_insert(struct engine *e, struct request *r)
     *at = r;
     if (was_preempted(r))
         e->n_preempted_now++;
+    atomic_store_explicit(&e->n_preempted, e->n_preempted_now, memory_order_relaxed);
+}
+
+void queue_insert(struct engine *e, struct request *r)
+{
+    link_waiting(e, r);
     atomic_fetch_add(&e->n_waiting, 1);
     atomic_fetch_add(&e->waiting_tokens, r->n_prompt);
-    atomic_store_explicit(&e->n_preempted, e->n_preempted_now, memory_order_relaxed);
 }
 
 void queue_take_submitted(struct engine *e)
 {
-    for (struct request *r; (r = ring_pop(e->ring)) != NULL;) {
-        queue_insert(e, r);
-        /* Submitting has counted it already. */
-        atomic_fetch_sub(&e->n_waiting, 1);
-        atomic_fetch_sub(&e->waiting_tokens, r->n_prompt);
-    }
+    for (struct request *r; (r = ring_pop(e->ring)) != NULL;)
+        link_waiting(e, r); /* counted when it was submitted */
 }
 
 static void unlink_waiting(struct engine *e, struct request **at)

@@ -10,8 +10,9 @@
 
 struct engine;
 
-/* Called on the engine thread after each step, with the engine between two steps. Set before the
- * first submit. */
+/* Called on the engine thread after each step, with the engine between two steps, and each time
+ * before it sleeps because nothing is left (once it has made a step). Set before the first submit.
+ */
 typedef void (*engine_step_hook)(void *ctx, struct engine *e);
 void engine_set_step_hook(struct engine *e, engine_step_hook hook, void *ctx);
 

@@ -368,7 +368,8 @@ static void sharer_main(void *arg)
         fill_prompt(prompt, 300, &family);
         if (shared < n)
             fill_prompt(prompt + shared, n - shared, &rng);
-        if (request_new(&r, 1 + (int32_t)(test_random(&rng) % (i % 2 ? 80 : 500)), &err) != T9_STATUS_OK)
+        if (request_new(&r, 1 + (int32_t)(test_random(&rng) % (i % 2 ? 80 : 500)), &err) !=
+            T9_STATUS_OK)
             return;
         r->prompt = prompt;
         r->n_prompt = n;
