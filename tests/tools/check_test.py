@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """tools/check_includes, tools/check_src and tools/fetch_package.py find what they should, and nothing else."""
+import functools
 import hashlib
+import http.server
 import io
 import os
 import shutil
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -32,9 +35,9 @@ class Tree(unittest.TestCase):
         with open(full, "w", encoding="utf-8") as out:
             out.write(text)
 
-    def run_tool(self, name, *args):
+    def run_tool(self, name, *args, env=None):
         done = subprocess.run([sys.executable, self.root + "/tools/" + name, *args], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT, check=False)
+                              stderr=subprocess.STDOUT, check=False, env=env)
         return done.returncode, done.stdout.decode("utf-8")
 
     def expect(self, tool, text):
@@ -147,10 +150,50 @@ class Fetch(Tree):
         fetch.unpack(archive, "p/a.c", target, right)
         self.assertTrue(fetch.file_is(target, right))
         # With the target in place, nothing is downloaded: this package does not exist.
-        code, out = self.run_tool("fetch_package.py", "no-such-package-t9==0", "0" * 64, "--kind", "wheel", "--file",
-                                  "a", target, right)
+        code, out = self.run_tool("fetch_package.py", "no-such-package-t9==0", "0" * 64, "--file", "a", target,
+                                  right)
         self.assertEqual(code, 0, out)
         self.assertIn("already here", out)
+
+    def test_index_and_folder(self):
+        """The archive comes from where pip is told to look, and only with the pinned hash."""
+        data, setup = b"int a;\n", b"raise SystemExit('was run')\n"
+        folder = self.root + "/index/some-pkg"
+        os.makedirs(folder)
+        archive = folder + "/some_pkg-1.0.tar.gz"
+        with tarfile.open(archive, "w:gz") as box:
+            for name, text in (("some_pkg-1.0/a.c", data), ("some_pkg-1.0/setup.py", setup)):
+                info = tarfile.TarInfo(name)
+                info.size = len(text)
+                box.addfile(info, io.BytesIO(text))
+        self.put("index/some-pkg/index.html", '<a href="some_pkg-1.0.tar.gz">some_pkg-1.0.tar.gz</a>')
+        with open(archive, "rb") as stream:
+            right = hashlib.sha256(stream.read()).hexdigest()
+        handler = functools.partial(Quiet, directory=self.root + "/index")
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        index = "http://reader:secret@127.0.0.1:%d" % server.server_port
+        target = self.root + "/out/a.c"
+        member = ("--file", "some_pkg-1.0/a.c", target, hashlib.sha256(data).hexdigest())
+        try:
+            for good, sha256, more in ((False, "0" * 64, {"PIP_INDEX_URL": index}),
+                                       (False, right, {"PIP_NO_INDEX": "1"}),
+                                       (True, right, {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": folder}),
+                                       (True, right, {"PIP_INDEX_URL": index})):
+                code, out = self.run_tool("fetch_package.py", "some.pkg==1.0", sha256, *member,
+                                          env={**os.environ, "PIP_FIND_LINKS": "", "PIP_EXTRA_INDEX_URL": "", **more})
+                self.assertEqual((code == 0, os.path.exists(target)), (good, good), out)
+                self.assertNotIn("secret", out)
+                if good:
+                    os.unlink(target)
+        finally:
+            server.shutdown()
+            server.server_close()
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        pass
 
 
 if __name__ == "__main__":
