@@ -1,13 +1,15 @@
 /*
- * bench/kernels/kernels.c - how fast the CPU backend's products are, beside what the machine can do.
+ * bench/kernels/kernels.c - how fast the CPU backend's products are, beside what the machine can
+ * do.
  *
  *   bench_kernels [threads [isa [n_in n_out [rows [type]]]]]
  *
- * Per weight type: GB/s of weights for one row (decode: memory is the limit) and Gop/s for many rows
- * (prefill: the int8 dot product units are the limit; one multiply and one add are two ops). First
- * come the limits themselves: reading memory, and a loop of nothing but dot products in registers.
- * One row is repeated over several copies of the weight, so that it comes from memory, not from cache.
- * A sample of each result is compared with canon bit for bit before anything is timed.
+ * Per weight type: GB/s of weights for one row (decode: memory is the limit) and Gop/s for many
+ * rows (prefill: the int8 dot product units are the limit; one multiply and one add are two ops).
+ * First come the limits themselves: reading memory, and a loop of nothing but dot products in
+ * registers. One row is repeated over several copies of the weight, so that it comes from memory,
+ * not from cache. A sample of each result is compared with canon bit for bit before anything is
+ * timed.
  */
 #include "backend/be.h"
 #include "base/clock.h"
@@ -127,8 +129,8 @@ __attribute__((target("avx2"))) static int dot_avx2(void *arg)
 }
 #endif
 
-/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds. Each is short, so
- * that on a busy machine some run without being put aside. */
+/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds. Each is short,
+ * so that on a busy machine some run without being put aside. */
 static double limit_time(int (*fn)(void *), struct limit_job *jobs, int n_threads)
 {
     double best = 1e9;
