@@ -7,6 +7,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -25,6 +26,13 @@ static inline uint64_t test_random(uint64_t *state)
     z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
     z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
     return z ^ (z >> 31);
+}
+
+/* Whether T9_FULL is in the environment (make nightly): more sizes and repetitions of what a short
+ * run proves as well. */
+static inline bool test_is_full(void)
+{
+    return getenv("T9_FULL") != NULL;
 }
 
 /* Makes a fresh folder and writes its path; fails the test when that is not possible. */

@@ -271,7 +271,8 @@ def make_texts(seed, n_bytes, markers):
     texts, total = ["", " ", "\n", "a"], 0
     while total < n_bytes:
         parts, size = [], 0
-        goal = rng.choice([5, 5, 5, 5, 20, 20, 20, 100, 100, 1000, 5000, 60000])
+        # Mostly short, so that a small total still has many beginnings; the long ones fill buffers.
+        goal = rng.choice([5, 5, 5, 5, 20, 20, 20, 100, 100, 1000, 5000, min(60000, n_bytes // 16)])
         while size < goal:
             parts.append(fragment(rng, markers))
             size += len(parts[-1])
@@ -342,7 +343,8 @@ def main():
     parser.add_argument("--model", default=os.path.join(root, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--cache", default=os.path.join(root, "build", "test-data"))
     parser.add_argument("--kind", action="append", choices=("smollm", "gpt-2", "qwen2", "llama-bpe"))
-    parser.add_argument("--bytes", type=int, default=1 << 20)
+    parser.add_argument("--bytes", type=int, default=1 << 20 if os.environ.get("T9_FULL") else 1 << 17,
+                        help="how much text; 128 KiB, and 1 MiB with T9_FULL in the environment")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     try:
