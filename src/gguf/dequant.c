@@ -117,41 +117,36 @@ static void q3_k_block(const void *src, float *y)
     }
 }
 
-static void q4_k_block(const void *src, float *y)
+/* Q4_K, and with the fifth bits in qh Q5_K. */
+static void k45_block(const uint16_t d[2], const uint8_t scales[12], const uint8_t *qs,
+                      const uint8_t *qh, float *y)
 {
-    const struct block_q4_k *b = src;
-    const float d = num_f32_from_f16(b->d);
-    const float dmin = num_f32_from_f16(b->dmin);
+    const float scale_d = num_f32_from_f16(d[0]);
+    const float min_d = num_f32_from_f16(d[1]);
     for (int j = 0; j < 8; j++) {
         uint8_t sc;
         uint8_t mn;
-        dtype_k4_scale_min(b->scales, j, &sc, &mn);
-        const float scale = d * (float)sc;
-        const float min = dmin * (float)mn;
+        dtype_k4_scale_min(scales, j, &sc, &mn);
+        const float scale = scale_d * (float)sc;
+        const float min = min_d * (float)mn;
         for (int l = 0; l < 32; l++) {
-            const int q = b->qs[j / 2 * 32 + l] >> (j % 2 * 4) & 15;
+            const int lo = qs[j / 2 * 32 + l] >> (j % 2 * 4) & 15;
+            const int q = qh ? lo | (qh[l] >> j & 1) << 4 : lo;
             y[j * 32 + l] = scale * (float)q - min;
         }
     }
 }
 
+static void q4_k_block(const void *src, float *y)
+{
+    const struct block_q4_k *b = src;
+    k45_block((const uint16_t[]){b->d, b->dmin}, b->scales, b->qs, NULL, y);
+}
+
 static void q5_k_block(const void *src, float *y)
 {
     const struct block_q5_k *b = src;
-    const float d = num_f32_from_f16(b->d);
-    const float dmin = num_f32_from_f16(b->dmin);
-    for (int j = 0; j < 8; j++) {
-        uint8_t sc;
-        uint8_t mn;
-        dtype_k4_scale_min(b->scales, j, &sc, &mn);
-        const float scale = d * (float)sc;
-        const float min = dmin * (float)mn;
-        for (int l = 0; l < 32; l++) {
-            const int lo = b->qs[j / 2 * 32 + l] >> (j % 2 * 4) & 15;
-            const int q = lo | (b->qh[l] >> j & 1) << 4;
-            y[j * 32 + l] = scale * (float)q - min;
-        }
-    }
+    k45_block((const uint16_t[]){b->d, b->dmin}, b->scales, b->qs, b->qh, y);
 }
 
 static void q6_k_block(const void *src, float *y)

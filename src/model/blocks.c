@@ -118,3 +118,15 @@ void block_head(struct cx *cx, const struct model *m, const struct batch *b, con
     op_matmul(cx, &logits, normed, &m->output, 1);
     cx_release(cx, mark);
 }
+
+void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b)
+{
+    struct trunk t = block_begin(cx, m, b);
+    for (int32_t il = 0; il < m->hp.n_layers; il++) {
+        cx->layer = (int16_t)il;
+        block_attention(cx, m, b, il, &t);
+        block_ffn(cx, m, b, il, &t);
+    }
+    cx->layer = -1;
+    block_head(cx, m, b, &t);
+}

@@ -141,5 +141,8 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
                const struct trunk *t);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
+/* All of it, for architectures without peculiarities: begin, attention and feed-forward of each
+ * layer, head. */
+void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b);
 
 #endif

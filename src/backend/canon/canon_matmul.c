@@ -77,49 +77,40 @@ static float block_q8_0(const void *w, const void *act, float acc)
     return term(acc, isum, num_f32_from_f16(b->d), a->d);
 }
 
-/* The two sums of a K-quant with minimums: scales times products, minimums times sums of a. */
-static float k_terms(float acc, int32_t isum, int32_t msum, const uint16_t d[2], float scale_a)
+/* Q4_K, and with the fifth bits in qh Q5_K: the block's two sums are scales times products, and
+ * minimums times sums of a. */
+static float block_k45(float acc, const uint16_t d[2], const uint8_t scales[12], const uint8_t *qs,
+                       const uint8_t *qh, const struct act256 *a)
 {
-    acc = term(acc, isum, num_f32_from_f16(d[0]), scale_a);
-    return term(acc, msum, -num_f32_from_f16(d[1]), scale_a);
-}
-
-static float block_q4_k(const void *w, const void *act, float acc)
-{
-    const struct block_q4_k *b = w;
-    const struct act256 *a = act;
     int32_t isum = 0, msum = 0;
     for (int j = 0; j < 8; j++) {
+        const uint8_t *q4 = qs + j / 2 * 32;
         uint8_t sc, mn;
-        dtype_k4_scale_min(b->scales, j, &sc, &mn);
-        const uint8_t *qs = b->qs + j / 2 * 32;
-        int32_t dot = 0;
-        for (int i = 0; i < 32; i++)
-            dot += (j % 2 ? qs[i] >> 4 : qs[i] & 15) * a->q[32 * j + i];
-        isum += sc * dot;
-        msum += mn * a->sum32[j];
-    }
-    return k_terms(acc, isum, msum, (const uint16_t[]){b->d, b->dmin}, a->d);
-}
-
-static float block_q5_k(const void *w, const void *act, float acc)
-{
-    const struct block_q5_k *b = w;
-    const struct act256 *a = act;
-    int32_t isum = 0, msum = 0;
-    for (int j = 0; j < 8; j++) {
-        uint8_t sc, mn;
-        dtype_k4_scale_min(b->scales, j, &sc, &mn);
-        const uint8_t *qs = b->qs + j / 2 * 32;
+        dtype_k4_scale_min(scales, j, &sc, &mn);
         int32_t dot = 0;
         for (int i = 0; i < 32; i++) {
-            int q = (j % 2 ? qs[i] >> 4 : qs[i] & 15) | (b->qh[i] >> j & 1) << 4;
+            int q = j % 2 ? q4[i] >> 4 : q4[i] & 15;
+            if (qh)
+                q |= (qh[i] >> j & 1) << 4;
             dot += q * a->q[32 * j + i];
         }
         isum += sc * dot;
         msum += mn * a->sum32[j];
     }
-    return k_terms(acc, isum, msum, (const uint16_t[]){b->d, b->dmin}, a->d);
+    acc = term(acc, isum, num_f32_from_f16(d[0]), a->d);
+    return term(acc, msum, -num_f32_from_f16(d[1]), a->d);
+}
+
+static float block_q4_k(const void *w, const void *act, float acc)
+{
+    const struct block_q4_k *b = w;
+    return block_k45(acc, (const uint16_t[]){b->d, b->dmin}, b->scales, b->qs, NULL, act);
+}
+
+static float block_q5_k(const void *w, const void *act, float acc)
+{
+    const struct block_q5_k *b = w;
+    return block_k45(acc, (const uint16_t[]){b->d, b->dmin}, b->scales, b->qs, b->qh, act);
 }
 
 static float block_q6_k(const void *w, const void *act, float acc)

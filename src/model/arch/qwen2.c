@@ -18,16 +18,4 @@ static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
     return bind_blocks(m, b, &spec, err);
 }
 
-static void forward(const struct model *m, struct cx *cx, const struct batch *b)
-{
-    struct trunk t = block_begin(cx, m, b);
-    for (int32_t il = 0; il < m->hp.n_layers; il++) {
-        cx->layer = (int16_t)il;
-        block_attention(cx, m, b, il, &t);
-        block_ffn(cx, m, b, il, &t);
-    }
-    cx->layer = -1;
-    block_head(cx, m, b, &t);
-}
-
-const struct arch arch_qwen2 = {"qwen2", hparams, bind, forward};
+const struct arch arch_qwen2 = {"qwen2", hparams, bind, blocks_forward};
