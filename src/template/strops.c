@@ -13,8 +13,7 @@ static bool want_str(struct rctx *c, struct val v, const struct jstr **out)
     *out = v.kind == V_STR ? v.s : NULL;
     if (v.kind == V_UNDEF)
         return op_undefined(c, v);
-    return *out ||
-           rt_fail(c, T9_STATUS_INVALID, "expected a string, not %s", val_type_name(v));
+    return *out || rt_fail(c, T9_STATUS_INVALID, "expected a string, not %s", val_type_name(v));
 }
 
 static bool want_int(struct rctx *c, struct val v, int64_t absent, int64_t *out)
