@@ -75,7 +75,9 @@ struct episode {
     struct engine_params p;
     struct engine *e;
     struct sampler *sampler;
-    int32_t pages, length_max, active_target, arrival_percent, cancel_permille, reply_max;
+    bool crowded;
+    int32_t pages, length_max, system_max, active_target, arrival_percent, cancel_permille,
+        reply_max;
     uint64_t step, n_steps, draining_since;
     struct client *clients[ACTIVE_MAX];
     int32_t n_clients;
@@ -88,7 +90,8 @@ struct episode {
     bool sample_ignore_eos;
     uint64_t digest;
     struct seen seen;
-    sem_t idle; /* posted when nothing is open */
+    bool is_over;
+    sem_t over; /* posted when all steps are made and nothing is open */
 };
 
 static uint32_t draw(struct episode *ep, uint32_t n)
@@ -144,7 +147,9 @@ static void extend(struct episode *ep, struct text *t, int32_t n)
 static void random_texts(struct episode *ep)
 {
     for (int i = 0; i < SYSTEMS; i++)
-        extend(ep, &ep->systems[i], between(ep, 1, ep->length_max / 2));
+        extend(ep, &ep->systems[i],
+               between(ep, 1,
+                       ep->system_max < ep->length_max / 2 ? ep->system_max : ep->length_max / 2));
     for (int i = 0; i < CONVS; i++)
         ep->convs[i] = ep->systems[draw(ep, SYSTEMS)];
     for (int i = 0; i < RECENT; i++)
@@ -160,7 +165,7 @@ static int32_t random_prompt(struct episode *ep, struct text *t)
     *t = (struct text){0};
     if (kind < 40) {
         conv = (int32_t)draw(ep, CONVS);
-        if (ep->convs[conv].n > room - 4)
+        if (ep->convs[conv].n > (ep->crowded ? 100 : room - 4))
             ep->convs[conv] = ep->systems[draw(ep, SYSTEMS)];
         *t = ep->convs[conv];
         extend(ep, t, between(ep, 1, 40));
@@ -173,7 +178,7 @@ static int32_t random_prompt(struct episode *ep, struct text *t)
         if (percent(ep, 30))
             extend(ep, t, between(ep, 1, 20));
     } else {
-        extend(ep, t, between(ep, 1, percent(ep, 20) ? room : 40));
+        extend(ep, t, between(ep, 1, !ep->crowded && percent(ep, 20) ? room : 40));
     }
     if (t->n > room)
         t->n = room;
@@ -202,20 +207,23 @@ static void remove_client(struct episode *ep, int32_t at)
     ep->clients[at] = ep->clients[--ep->n_clients];
 }
 
-static void submit(struct episode *ep, struct client *c)
+/* False when the queue is full. On another thread than the engine's it must be the only one: the
+ * engine may run the hook before this returns. */
+static bool submit(struct episode *ep, struct client *c)
 {
     struct t9_err err;
+    int32_t n_prompt = c->r->n_prompt;
     ep->clients[ep->n_clients++] = c;
     ep->seen.requests++;
     t9_status st = engine_submit(ep->e, c->r, &err);
-    digest(ep, (uint64_t)st);
     if (st == T9_STATUS_OK)
-        return;
+        return true;
     if (st != T9_STATUS_BUSY)
-        failed(ep, "a request of %d + %d tokens was refused: %s", c->r->n_prompt, c->r->max_tokens,
-               err.msg);
+        failed(ep, "a request of %d tokens was refused: %s", n_prompt, err.msg);
     ep->seen.refused++;
+    digest(ep, 1000);
     remove_client(ep, ep->n_clients - 1);
+    return false;
 }
 
 static struct client *new_client(struct episode *ep, const struct text *prompt, int32_t max_tokens)
@@ -234,8 +242,8 @@ static struct client *new_client(struct episode *ep, const struct text *prompt, 
     return c;
 }
 
-/* One arrival: one request, or several choices of one prompt. */
-static void arrive(struct episode *ep)
+/* One arrival: one request, or several choices of one prompt. False when the queue is full. */
+static bool arrive(struct episode *ep)
 {
     struct text prompt;
     int32_t conv = random_prompt(ep, &prompt);
@@ -257,13 +265,15 @@ static void arrive(struct episode *ep)
         c->r->priority = priority;
         c->r->client_key = key;
         c->r->deadline_ns = deadline;
-        c->r->ignore_eos = percent(ep, 10);
+        c->r->ignore_eos = percent(ep, ep->crowded ? 70 : 10);
         if (percent(ep, 3)) {
             c->r->n_pin_tokens = between(ep, 1, prompt.n);
             c->r->pin_until_ns = clock_now_ns() + 1000000u * draw(ep, 20000);
         }
-        submit(ep, c);
+        if (!submit(ep, c))
+            return false;
     }
+    return true;
 }
 
 /* The token that the sequence alone gets next; SIM_EOG ends it unless ignored. */
@@ -407,6 +417,8 @@ static void after_step(void *ctx, struct engine *e)
 {
     struct episode *ep = ctx;
     struct t9_err err = {0};
+    if (ep->is_over)
+        return;
     ep->step++;
     if (atomic_load(&ep->be.faulty))
         failed(ep, "%s", ep->be.fault);
@@ -417,14 +429,21 @@ static void after_step(void *ctx, struct engine *e)
     check_clients(ep);
     bool goes_on = ep->step < ep->n_steps;
     while (goes_on && ep->n_clients < ep->active_target &&
-           percent(ep, (uint32_t)ep->arrival_percent))
-        arrive(ep);
-    while (goes_on && ep->n_clients == 0 && !percent(ep, 10))
-        arrive(ep);
+           percent(ep, (uint32_t)ep->arrival_percent) && arrive(ep))
+        continue;
+    if (goes_on && ep->n_clients == 0) {
+        /* A quiet time. Not a real one: a sleeping engine calls no hook. */
+        sim_clock_add(draw(ep, 3) * 1000000000u);
+        ep->seen.idle++;
+        while (ep->n_clients == 0)
+            (void)arrive(ep);
+    }
     if (!goes_on && ep->step > ep->n_steps + DRAIN_STEPS_MAX)
         failed(ep, "%d requests do not end", ep->n_clients);
-    if (ep->n_clients == 0)
-        (void)sem_post(&ep->idle);
+    if (!goes_on && ep->n_clients == 0 && !ep->is_over) {
+        ep->is_over = true;
+        (void)sem_post(&ep->over);
+    }
 }
 
 /* ---- episodes ---- */
@@ -434,11 +453,28 @@ static int32_t pick(struct episode *ep, const int32_t *of, uint32_t n)
     return of[draw(ep, n)];
 }
 
+/* Many short prompts with long replies at once, in a pool for a few of them. */
+static void crowd(struct episode *ep)
+{
+    ep->pages = between(ep, 6, 48);
+    ep->p.kv_bytes = (uint64_t)ep->pages * 4096;
+    ep->p.max_batch = between(ep, 4, 16);
+    ep->p.step_tokens = between(ep, 16, 128);
+    ep->p.queue_cap = 256;
+    ep->p.max_running_per_key = 0;
+    ep->active_target = between(ep, 8, ACTIVE_MAX);
+    ep->arrival_percent = 60;
+    ep->system_max = between(ep, 1, 40);
+    ep->reply_max = between(ep, 60, 400);
+    ep->cancel_permille = between(ep, 0, 3);
+    ep->crowded = true;
+}
+
 static void random_engine(struct episode *ep)
 {
     static const int32_t step_tokens[] = {1, 2, 5, 16, 33, 64, 128};
     static const int32_t batches[] = {1, 2, 3, 4, 8, 16};
-    static const int32_t queues[] = {4, 16, 64, 256};
+    static const int32_t queues[] = {4, 32, 256, 256};
     engine_params_init(&ep->p);
     uint32_t size = draw(ep, 10);
     ep->pages = size < 4 ? between(ep, 2, 8) : between(ep, 8, size < 8 ? 40 : 120);
@@ -454,9 +490,12 @@ static void random_engine(struct episode *ep)
     ep->p.max_running_per_key = percent(ep, 20) ? between(ep, 1, 3) : 0;
     ep->p.no_prefix_cache = percent(ep, 4);
     ep->active_target = between(ep, 1, percent(ep, 50) ? 8 : 40);
+    ep->system_max = LENGTH_MAX / 2;
     ep->arrival_percent = between(ep, 5, 80);
     ep->cancel_permille = percent(ep, 50) ? 0 : between(ep, 1, 60);
     ep->reply_max = percent(ep, 70) ? between(ep, 1, 40) : between(ep, 20, 200);
+    if (percent(ep, 50))
+        crowd(ep);
 }
 
 static void open_engine(struct episode *ep)
@@ -467,12 +506,12 @@ static void open_engine(struct episode *ep)
     engine_set_step_hook(ep->e, after_step, ep);
 }
 
-static void wait_idle(struct episode *ep)
+static void wait_over(struct episode *ep)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += STALL_S;
-    while (sem_timedwait(&ep->idle, &until) != 0) {
+    while (sem_timedwait(&ep->over, &until) != 0) {
         if (errno != EINTR)
             failed(ep, "the engine sleeps with %d open requests", ep->n_clients);
     }
@@ -538,7 +577,7 @@ static uint64_t run_episode(uint64_t seed, uint64_t n_steps, bool verbose, struc
     ep->verbose = verbose;
     ep->n_steps = n_steps;
     sim_clock_set(1000000000u);
-    if (sem_init(&ep->idle, 0, 0) != 0 || sampler_new(&ep->sampler, SIM_VOCAB, NULL) != 0)
+    if (sem_init(&ep->over, 0, 0) != 0 || sampler_new(&ep->sampler, SIM_VOCAB, NULL) != 0)
         failed(ep, "out of memory");
     random_engine(ep);
     open_engine(ep);
@@ -550,15 +589,11 @@ static uint64_t run_episode(uint64_t seed, uint64_t n_steps, bool verbose, struc
     struct kv_tree *tree = engine_tree(ep->e);
     if (tree && percent(ep, 20))
         tree->hash_mask = percent(ep, 50) ? 0 : 7; /* no text may come of a collision */
-    while (ep->step < ep->n_steps) {
-        sim_clock_add(draw(ep, 2) * 1000000000u);
-        ep->seen.idle++;
-        /* One only: the engine runs from here on, and what it sees must not depend on when. */
-        struct text prompt = {0};
-        (void)random_prompt(ep, &prompt);
-        submit(ep, new_client(ep, &prompt, 1));
-        wait_idle(ep);
-    }
+    /* One only: the engine runs from here on, and what it sees must not depend on when. */
+    struct text prompt = {0};
+    (void)random_prompt(ep, &prompt);
+    (void)submit(ep, new_client(ep, &prompt, 1));
+    wait_over(ep);
     add_tree_stats(ep);
     ep->seen.steps = ep->step;
     engine_free(ep->e);
@@ -572,7 +607,7 @@ static uint64_t run_episode(uint64_t seed, uint64_t n_steps, bool verbose, struc
         sum[i] += one[i];
     uint64_t d = ep->digest;
     sampler_free(ep->sampler);
-    (void)sem_destroy(&ep->idle);
+    (void)sem_destroy(&ep->over);
     free(ep);
     return d;
 }
