@@ -13,6 +13,8 @@
 #include <limits.h>
 #include <stdio.h>
 
+#define ATTENTION_SLOWER 4.0
+
 enum {
     MAX_BATCH_MAX = 1024,
     STEP_TOKENS_MAX = 65536,
@@ -142,6 +144,15 @@ static void free_all(struct engine *e)
     mem_free(e);
 }
 
+/* What attending to a key costs of a row: operations, and attention does fewer of them a second
+ * than the products with the weights. */
+static double key_ratio(const struct model_info *m)
+{
+    double per_key = 4.0 * (double)m->n_layers * (double)m->n_head * (double)m->head_dim;
+    double per_row = 2.0 * (double)m->n_params;
+    return per_row > 0.0 ? ATTENTION_SLOWER * per_key / per_row : 0.0;
+}
+
 static bool has_started(void *ctx)
 {
     struct engine *e = ctx;
@@ -157,6 +168,7 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
         return t9_fail(err, T9_STATUS_NOMEM, "engine: out of memory");
     e->p = *p;
     e->info = model_info(p->model);
+    e->fit.key_ratio = key_ratio(e->info);
     t9_status st = alloc_step(e, err);
     if (st == T9_STATUS_OK)
         st = thread_start(&e->thread, "t9-engine", loop_main, e, err);

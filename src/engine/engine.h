@@ -24,6 +24,15 @@
 
 struct engine;
 
+/* A prompt that began like a cached text and left it at token `at`: some tokens of both from there
+ * on. */
+struct engine_divergence {
+    uint64_t request_id;
+    int32_t at;
+    const int32_t *cached, *asked; /* valid during the call */
+    int32_t n_cached, n_asked;
+};
+
 struct engine_params {
     struct model *model; /* all three outlive the engine */
     struct be *be;
@@ -41,6 +50,9 @@ struct engine_params {
      * the text lives until the call returns. NULL = off. */
     void (*plan_log)(void *ctx, const char *line, size_t n);
     void *plan_log_ctx;
+    /* Called on the engine thread at log level debug. NULL = off. */
+    void (*diverged)(void *ctx, const struct engine_divergence *d);
+    void *diverged_ctx;
 };
 
 /* max_batch 16, step_tokens 256, queue_cap 256, cache_idle_ms 10 minutes; the rest off */

@@ -9,8 +9,8 @@
  * recently served first. By P1 nothing of this can change a result.
  *
  * The cost model is fitted to relative errors, with coefficients that cannot be negative, by a few
- * rounds of coordinate descent from the last answer: directions in which the measured steps do not
- * differ keep their value.
+ * rounds of coordinate descent from the last answer, with a weak pull to what a row and a key are
+ * expected to cost: in directions in which the measured steps do not differ, that decides.
  */
 #include "engine/sched.h"
 
@@ -23,6 +23,7 @@
 
 #define OLDEST_SHARE 0.25
 #define FORGET       0.98
+#define PRIOR        1.0 /* weight of what is expected, in steps */
 #define STRETCH_MAX  2.0
 #define OUTLIER      4.0 /* a step that took so many times longer than expected says less */
 
@@ -65,14 +66,31 @@ static void follow_stretch(struct sched_cost *c, double ratio)
         c->stretch = 1.0;
 }
 
+/* What a prompt row costs beside the others of its step. */
+static void follow_row(struct sched_fit *f, int32_t rows, int32_t prompt_rows, double y)
+{
+    if (prompt_rows == 0) {
+        f->decode_ns += (f->decode_ns > 0.0 ? 0.1 : 1.0) * (y - f->decode_ns);
+        return;
+    }
+    double more = rows > prompt_rows ? y - f->decode_ns : y;
+    double row_ns = (more > 0.2 * y ? more : 0.2 * y) / (double)prompt_rows;
+    f->row_ns += (f->row_ns > 0.0 ? 0.1 : 1.0) * (row_ns - f->row_ns);
+}
+
 static void fit(struct sched_fit *f)
 {
+    const double expected[3] = {f->row_ns, 0.0, f->row_ns * f->key_ratio};
     for (int i = 0; i < FIT_ROUNDS * 3; i++) {
         int at = i % 3;
         double rest = f->rhs[0][at] + f->rhs[1][at];
+        double own = f->sum[0][at][at] + f->sum[1][at][at];
         for (int k = 0; k < 3; k++)
             rest -= k == at ? 0.0 : (f->sum[0][at][k] + f->sum[1][at][k]) * f->x[k];
-        double own = f->sum[0][at][at] + f->sum[1][at][at];
+        if (expected[at] > 0.0) {
+            rest += PRIOR / expected[at];
+            own += PRIOR / (expected[at] * expected[at]);
+        }
         if (own > 0.0)
             f->x[at] = rest > 0.0 ? rest / own : 0.0;
     }
@@ -101,6 +119,7 @@ void sched_cost_update(struct sched_fit *f, struct sched_cost *c, int32_t rows, 
             sum[i][k] = FORGET * sum[i][k] + weight * at[i] * at[k];
         rhs[i] = FORGET * rhs[i] + weight * at[i] * y;
     }
+    follow_row(f, rows, prompt_rows, y);
     fit(f);
     c->row_ns = f->x[0];
     c->step_ns = f->x[1];

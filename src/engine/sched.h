@@ -35,6 +35,10 @@ struct sched_cost {
 struct sched_fit {
     double sum[2][3][3], rhs[2][3];
     double x[3];
+    /* Where steps do not tell rows from keys apart: what a prompt row adds to a step, moving
+     * average, and what an attended key costs of that. key_ratio is set by the owner; 0 = unknown.
+     */
+    double decode_ns, row_ns, key_ratio;
     int32_t n;
 };
 

@@ -105,6 +105,11 @@ static void note_divergence(struct engine *e, int32_t slot)
               "request %" PRIu64 ": %d of %d tokens reused; it leaves the cached text at token %d: "
               "cached%s, asked for%s",
               s->req->id, s->n_computed, s->n_known, at, was, is);
+    if (e->p.diverged) {
+        int32_t n_asked = s->n_known - at < DIVERGENCE_TOKENS ? s->n_known - at : DIVERGENCE_TOKENS;
+        struct engine_divergence d = {s->req->id, at, cached, known + at, n, n_asked};
+        e->p.diverged(e->p.diverged_ctx, &d);
+    }
 }
 
 /* Copies what is usable of a page that the tree keeps into a page of its own. */
