@@ -465,7 +465,7 @@ static void crowd(struct episode *ep)
     ep->active_target = between(ep, 8, ACTIVE_MAX);
     ep->arrival_percent = 60;
     ep->system_max = between(ep, 1, 40);
-    ep->reply_max = between(ep, 60, 400);
+    ep->reply_max = between(ep, 60, 1000);
     ep->cancel_permille = between(ep, 0, 3);
     ep->crowded = true;
 }
