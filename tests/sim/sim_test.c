@@ -177,6 +177,14 @@ static int32_t random_prompt(struct episode *ep, struct text *t)
         t->n = percent(ep, 30) ? between(ep, 1, t->n) : t->n;
         if (percent(ep, 30))
             extend(ep, t, between(ep, 1, 20));
+    } else if (kind < 90) {
+        /* The same pages after different ones. */
+        for (int32_t n = between(ep, 2, 5); n > 0 && t->n + KV_PAGE_TOKENS <= room; n--) {
+            int32_t token = between(ep, 2, 3);
+            for (int32_t i = 0; i < KV_PAGE_TOKENS; i++)
+                t->tokens[t->n++] = token;
+        }
+        extend(ep, t, 1);
     } else {
         extend(ep, t, between(ep, 1, !ep->crowded && percent(ep, 20) ? room : 40));
     }
