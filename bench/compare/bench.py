@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""`tempo9 bench` and a llama-bench-like program on the same file, in interleaved pairs.
+
+  bench.py --model M.gguf --peer PATH [--peer-flags "-fa on"]... [--cells p512,n128] [--pairs 5]
+
+Cells: pN reads a prompt of N tokens, nN decodes N tokens, nN@D does so with D tokens in the context.
+The peer is asked with -m -t -p -n -d -r -o json and must print a list of objects with samples_ts.
+Where --peer-flags is given more than once the best candidate of one run each is taken for each cell.
+Beside the rates of decoding stands what they mean in bytes of the file read a second; with
+--read-gbs, measured apart, also the share of the machine's. Rules: pairs.py. Standard library only.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import subprocess
+import sys
+
+import pairs
+from pairs import Metric, Run
+
+import host  # noqa: E402
+import stats  # noqa: E402
+
+
+class Cell:
+    metric = Metric("tokens_per_s", "tok/s", higher_is_better=True)
+
+    def __init__(self, name):
+        m = re.fullmatch(r"([pn])(\d+)(?:@(\d+))?", name)
+        if not m or (m.group(1) == "p" and m.group(3)):
+            raise SystemExit("bench.py: no cell named %s; p512, n128 and n128@4096 are" % name)
+        self.name = name
+        self.prompt = int(m.group(2)) if m.group(1) == "p" else 0
+        self.decode = int(m.group(2)) if m.group(1) == "n" else 0
+        self.depth = int(m.group(3) or 0)
+
+    def options(self, a):
+        return ["-m", a.model, "-t", str(a.threads), "-p", str(self.prompt),
+                "-n", str(self.decode), "-d", str(self.depth), "-r", str(a.repeat)]
+
+
+def run_json(words):
+    """(parsed standard output, share of the CPUs that others used)"""
+    load = host.OtherLoad()
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    other = load.percent()  # the child has ended, so its time is this program's
+    if done.returncode != 0:
+        raise SystemExit("bench.py: %s ended with %d: %s" % (
+            pairs.without_paths(words), done.returncode,
+            done.stderr.decode("utf-8", "replace").strip()[-1000:]))
+    return json.loads(done.stdout), other
+
+
+def run_of(rates, record, other):
+    return Run({"tokens_per_s": stats.median(rates)}, record, other, stats.spread_percent(rates))
+
+
+def run_ours(a, cell):
+    got, other = run_json([a.program, "bench", *cell.options(a), "--json", *shlex.split(a.args)])
+    if len(got["cells"]) != 1:
+        raise SystemExit("bench.py: %d cells where one was asked for" % len(got["cells"]))
+    return run_of(got["cells"][0]["runs"], got["cells"][0], other)
+
+
+def run_peer(a, cell, flags):
+    got, other = run_json([a.peer, *cell.options(a), "-o", "json", *shlex.split(flags)])
+    rows = [r for r in got if (r["n_prompt"], r["n_gen"]) == (cell.prompt, cell.decode)
+            and r.get("n_depth", 0) == cell.depth]
+    if len(rows) != 1:
+        raise SystemExit("bench.py: the peer gave %d results of the cell %s" % (
+            len(rows), cell.name))
+    if a.peer_version == "unknown":
+        a.peer_version = str(rows[0].get("build_commit", "unknown"))
+    kept = {k: v for k, v in rows[0].items() if not (isinstance(v, str) and "/" in v)}
+    return run_of(rows[0]["samples_ts"], kept, other)
+
+
+def best_flags(a, cell):
+    candidates = a.peer_flags or [""]
+    if len(candidates) == 1:
+        return candidates[0]
+    tried = [(run_peer(a, cell, flags).figures["tokens_per_s"], flags) for flags in candidates]
+    for rate, flags in tried:
+        print("  tried %-30s %.1f tok/s" % (flags, rate))
+    return max(tried)[1]
+
+
+def show_bytes(a, cell, summary, file_bytes):
+    if cell.prompt or cell.depth or summary["ratio"] is None:
+        return
+    gbs = summary["ours_median"] * file_bytes / 1e9
+    print("  at most %.1f GB/s of the file's bytes%s" % (
+        gbs, ", %.0f%% of %.1f GB/s" % (100 * gbs / a.read_gbs, a.read_gbs) if a.read_gbs else ""))
+
+
+def run_cell(a, name, file_bytes):
+    cell = Cell(name)
+    print("\n%s" % name)
+    flags = best_flags(a, cell)
+    commands = {"ours": pairs.without_paths([a.program, "bench", *cell.options(a),
+                                             *shlex.split(a.args)]),
+                "peer": pairs.without_paths([a.peer, *cell.options(a), *shlex.split(flags)])}
+    for who, command in commands.items():
+        print("  %s: %s" % (who, command))
+    done = pairs.measure(a.pairs, lambda: run_ours(a, cell), lambda: run_peer(a, cell, flags))
+    summary = pairs.summarise(cell.metric, done, a.pairs)
+    pairs.show_summary(summary)
+    show_bytes(a, cell, summary, file_bytes)
+    return {"name": name, "cold": False, "repeat": a.repeat, "commands": commands,
+            "summaries": [summary], "work_problems": [],
+            "pairs": [{"ours": x.kept(), "peer": y.kept(), "void": why} for x, y, why in done]}
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
+    pairs.add_options(p)
+    p.add_argument("--peer", metavar="PATH", required=True)
+    p.add_argument("--peer-flags", metavar="FLAGS", action="append", default=[])
+    p.add_argument("--args", default="", help="more arguments for tempo9 bench, in one string")
+    p.add_argument("--cells", default="p512,n128")
+    p.add_argument("--repeat", type=int, default=3, help="repetitions in one run (%(default)s)")
+    p.add_argument("--read-gbs", type=float, help="measured read bandwidth of the machine, GB/s")
+    a = p.parse_args()
+    pairs.end_on_sigterm()
+    result = pairs.head(a, pairs.our_identity(a.program), a.peer)
+    pairs.show_head(result)
+    a.peer_version = result["peer"]["version"]
+    result["cells"] = [run_cell(a, name, result["model"]["file_bytes"])
+                       for name in a.cells.split(",")]
+    result["peer"]["version"] = a.peer_version
+    return pairs.finish(a, result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
