@@ -1,8 +1,10 @@
 /*
- * backend/kv_geom.c - sizes of a KV page. Pure functions, any thread.
+ * backend/kv_geom.c - sizes of a KV page; keys and values of one token to the page's format. Any
+ * thread; two threads may store different slots or heads of a page at the same time.
  */
 #include "backend/kv_geom.h"
 
+#include <math.h>
 #include <string.h>
 
 enum {
@@ -11,6 +13,18 @@ enum {
     PAGE_ALIGN = 4096,
 };
 
+/* 0 for a number that is no type. */
+static size_t elt_bytes_of(kv_type type)
+{
+    switch (type) {
+    case KV_TYPE_F16:
+    case KV_TYPE_BF16: return 2;
+    case KV_TYPE_F32: return 4;
+    case KV_TYPE_Q8_0: return 1;
+    }
+    return 0;
+}
+
 bool kv_geom_init(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_t head_dim,
                   kv_type type)
 {
@@ -18,16 +32,21 @@ bool kv_geom_init(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_
     if (n_layers < 1 || n_layers > LAYERS_MAX || n_head_kv < 1 || n_head_kv > HEADS_MAX ||
         head_dim < 1 || head_dim > KV_HEAD_DIM_MAX)
         return false;
-    if (type != KV_TYPE_F16 && type != KV_TYPE_F32)
+    size_t elt_bytes = elt_bytes_of(type), elements = (size_t)head_dim * KV_PAGE_TOKENS;
+    if (elt_bytes == 0)
         return false;
     g->n_layers = n_layers;
     g->n_head_kv = n_head_kv;
     g->head_dim = head_dim;
     g->type = type;
-    g->elt_bytes = type == KV_TYPE_F16 ? 2 : 4;
-    /* At most 2^12 heads * 2^9 dims * 2^5 tokens * 4 bytes * 2 * 2^12 layers = 2^41: no overflow.
+    if (type == KV_TYPE_Q8_0)
+        g->n_blocks = (head_dim + KV_Q8_BLOCK - 1) / KV_Q8_BLOCK;
+    /* At most 2^9 dims * 2^5 tokens * 4 bytes * 2^12 heads * 2 * 2^12 layers = 2^41: no overflow.
      */
-    g->v_offset = (size_t)n_head_kv * (size_t)head_dim * KV_PAGE_TOKENS * g->elt_bytes;
+    g->elt_bytes = elt_bytes;
+    g->scale_offset = elements * elt_bytes;
+    g->head_bytes = g->scale_offset + (size_t)g->n_blocks * KV_PAGE_TOKENS * sizeof(uint16_t);
+    g->v_offset = (size_t)n_head_kv * g->head_bytes;
     g->layer_bytes = 2 * g->v_offset;
     g->page_bytes = (g->layer_bytes * (size_t)n_layers + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
     return true;
@@ -38,13 +57,15 @@ const char *kv_type_name(kv_type t)
     switch (t) {
     case KV_TYPE_F16: return "f16";
     case KV_TYPE_F32: return "f32";
+    case KV_TYPE_BF16: return "bf16";
+    case KV_TYPE_Q8_0: return "q8_0";
     }
     return "?";
 }
 
 bool kv_type_parse(const char *name, kv_type *t)
 {
-    static const kv_type all[] = {KV_TYPE_F16, KV_TYPE_F32};
+    static const kv_type all[] = {KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TYPE_Q8_0};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         if (strcmp(name, kv_type_name(all[i])) == 0) {
             *t = all[i];
@@ -52,4 +73,74 @@ bool kv_type_parse(const char *name, kv_type *t)
         }
     }
     return false;
+}
+
+uint16_t kv_q8_scale(uint32_t amax_bits, float *inv)
+{
+    *inv = 0;
+    uint16_t d = num_f16_from_f32(num_f32_from_bits(amax_bits) / 127.0f);
+    if ((d & 0x7c00) == 0x7c00) /* inf or NaN */
+        return 0x7e00;
+    if (d != 0)
+        *inv = 1.0f / num_f32_from_f16(d);
+    return d;
+}
+
+/* Codes of n <= KV_Q8_BLOCK values, `step` bytes apart; returns their scale. */
+static uint16_t quantise(int8_t *q, size_t step, const float *x, int32_t n)
+{
+    uint32_t amax = 0;
+    float inv;
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t u = num_bits_from_f32(x[i]) & 0x7fffffffu; /* as bits, NaN is the largest */
+        amax = u > amax ? u : amax;
+    }
+    uint16_t d = kv_q8_scale(amax, &inv);
+    for (int32_t i = 0; i < n; i++) {
+        /* inf * 0 must not reach the conversion. The clamp is for scales below f16's normal range.
+         */
+        float y = inv > 0 ? rintf(x[i] * inv) : 0;
+        y = y > 127.0f ? 127.0f : y < -127.0f ? -127.0f : y;
+        q[(size_t)i * step] = (int8_t)y;
+    }
+    return d;
+}
+
+/* x[head_dim] to elements `at`, `at` + step, ...; scales to `scale`, `scale` + scale_step, ... */
+static void store(const struct kv_geom *g, char *head, size_t at, size_t step, size_t scale,
+                  size_t scale_step, const float *x)
+{
+    void *p = head, *scales = head + g->scale_offset;
+    size_t d = (size_t)g->head_dim;
+    switch (g->type) {
+    case KV_TYPE_F16:
+        for (size_t i = 0; i < d; i++)
+            ((uint16_t *)p)[at + i * step] = num_f16_from_f32(x[i]);
+        break;
+    case KV_TYPE_BF16:
+        for (size_t i = 0; i < d; i++)
+            ((uint16_t *)p)[at + i * step] = num_bf16_from_f32(x[i]);
+        break;
+    case KV_TYPE_F32:
+        for (size_t i = 0; i < d; i++)
+            ((float *)p)[at + i * step] = x[i];
+        break;
+    case KV_TYPE_Q8_0:
+        for (size_t i = 0; i < d; i += KV_Q8_BLOCK) {
+            int32_t n = d - i < KV_Q8_BLOCK ? (int32_t)(d - i) : KV_Q8_BLOCK;
+            ((uint16_t *)scales)[scale + i / KV_Q8_BLOCK * scale_step] =
+                quantise((int8_t *)p + at + i * step, step, x + i, n);
+        }
+        break;
+    }
+}
+
+void kv_store_k(const struct kv_geom *g, char *head, int32_t slot, const float *x)
+{
+    store(g, head, (size_t)slot, KV_PAGE_TOKENS, (size_t)slot, KV_PAGE_TOKENS, x);
+}
+
+void kv_store_v(const struct kv_geom *g, char *head, int32_t slot, const float *x)
+{
+    store(g, head, (size_t)slot * (size_t)g->head_dim, 1, (size_t)slot * (size_t)g->n_blocks, 1, x);
 }

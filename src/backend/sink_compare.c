@@ -152,15 +152,11 @@ static t9_status compare_row(struct cx *cx, const struct op *op, const char *wha
                    be_name(c->be), (double)a[col], be_name(c->other), (double)b[col], (double)e);
 }
 
-static void gather_kv(const struct kv_geom *g, const char *base, size_t first, size_t step,
-                      float *out)
+/* The stored key or value of a slot, as floats. */
+static void gather_kv(const struct kv_geom *g, const char *head, bool key, int32_t slot, float *out)
 {
-    for (int32_t i = 0; i < g->head_dim; i++) {
-        size_t at = first + (size_t)i * step;
-        out[i] = g->type == KV_TYPE_F16
-                     ? num_f32_from_f16(((const uint16_t *)(const void *)base)[at])
-                     : ((const float *)(const void *)base)[at];
-    }
+    for (int32_t i = 0; i < g->head_dim; i++)
+        out[i] = key ? kv_load_k(g, head, slot, i) : kv_load_v(g, head, slot, i);
 }
 
 /* The stored key and value of every row and head. */
@@ -176,16 +172,13 @@ static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op 
                     (size_t)(key / KV_PAGE_TOKENS);
         int32_t page_a = ((const int32_t *)op->src[5].p)[at];
         int32_t page_b = ((const int32_t *)other->src[5].p)[at];
-        size_t slot = (size_t)(key % KV_PAGE_TOKENS);
+        int32_t slot = key % KV_PAGE_TOKENS, layer = op->i[2];
         for (int32_t h = 0; h < g->n_head_kv; h++) {
-            gather_kv(g, kv_page_k(g, op->src[6].p, page_a, op->i[2], h), slot, KV_PAGE_TOKENS, a);
-            gather_kv(g, kv_page_k(g, other->src[6].p, page_b, op->i[2], h), slot, KV_PAGE_TOKENS,
-                      b);
+            gather_kv(g, kv_page_k(g, op->src[6].p, page_a, layer, h), true, slot, a);
+            gather_kv(g, kv_page_k(g, other->src[6].p, page_b, layer, h), true, slot, b);
             T9_TRY(compare_row(cx, op, "stored key", r, a, b, g->head_dim));
-            slot *= (size_t)g->head_dim;
-            gather_kv(g, kv_page_v(g, op->src[6].p, page_a, op->i[2], h), slot, 1, a);
-            gather_kv(g, kv_page_v(g, other->src[6].p, page_b, op->i[2], h), slot, 1, b);
-            slot /= (size_t)g->head_dim;
+            gather_kv(g, kv_page_v(g, op->src[6].p, page_a, layer, h), false, slot, a);
+            gather_kv(g, kv_page_v(g, other->src[6].p, page_b, layer, h), false, slot, b);
             T9_TRY(compare_row(cx, op, "stored value", r, a, b, g->head_dim));
         }
     }

@@ -21,13 +21,6 @@ struct head {
     int32_t seq, kv_head, first, end; /* visible keys [first, end) */
 };
 
-static float load(const struct kv_geom *g, const char *base, size_t i)
-{
-    if (g->type == KV_TYPE_F16)
-        return num_f32_from_f16(((const uint16_t *)(const void *)base)[i]);
-    return ((const float *)(const void *)base)[i];
-}
-
 /* Lane i with lane i + 16, then 8, 4, 2, 1. */
 static float tree32(const float *p)
 {
@@ -44,15 +37,15 @@ static float tree32(const float *p)
 static void soft_block(struct soft *s, const struct head *a, int32_t block, int32_t lo, int32_t hi)
 {
     const struct kv_geom *g = a->op->kv;
-    size_t d = (size_t)g->head_dim;
+    int32_t d = g->head_dim;
     int32_t page = kv_page_at(&a->op->src[3], a->seq, block);
     const char *k = kv_page_k(g, a->op->src[4].p, page, a->op->i[1], a->kv_head);
     const char *v = kv_page_v(g, a->op->src[4].p, page, a->op->i[1], a->kv_head);
     float score[KV_PAGE_TOKENS], p[KV_PAGE_TOKENS] = {0}, m = s->m;
     for (int32_t j = lo; j < hi; j++) {
         float sum = 0;
-        for (size_t i = 0; i < d; i++)
-            sum = fmaf(a->q[i], load(g, k, i * KV_PAGE_TOKENS + (size_t)j), sum);
+        for (int32_t i = 0; i < d; i++)
+            sum = fmaf(a->q[i], kv_load_k(g, k, j, i), sum);
         score[j] = sum * a->op->f[0];
         m = score[j] > m ? score[j] : m;
     }
@@ -61,10 +54,10 @@ static void soft_block(struct soft *s, const struct head *a, int32_t block, int3
         p[j] = det_exp(score[j] - m);
     s->m = m;
     s->l = fmaf(s->l, alpha, tree32(p));
-    for (size_t i = 0; i < d; i++) {
+    for (int32_t i = 0; i < d; i++) {
         float o = s->o[i] * alpha;
         for (int32_t j = lo; j < hi; j++)
-            o = fmaf(p[j], load(g, v, (size_t)j * d + i), o);
+            o = fmaf(p[j], kv_load_v(g, v, j, i), o);
         s->o[i] = o;
     }
 }

@@ -41,14 +41,6 @@ static void norm_rotate(const struct op *op, float *dst, const float *x, const s
     }
 }
 
-static void store(const struct kv_geom *g, char *base, size_t i, float x)
-{
-    if (g->type == KV_TYPE_F16)
-        ((uint16_t *)(void *)base)[i] = num_f16_from_f32(x);
-    else
-        ((float *)(void *)base)[i] = x;
-}
-
 /* Key and value of one KV head of a row into slot `key % 32` of their page. */
 static void store_head(const struct op *op, int32_t row, int32_t head)
 {
@@ -57,17 +49,13 @@ static void store_head(const struct op *op, int32_t row, int32_t head)
     if (key < 0)
         return;
     int32_t page = kv_page_at(&op->src[5], view_i32_at(&op->src[4], row), key);
-    size_t slot = (size_t)(key % KV_PAGE_TOKENS);
+    int32_t slot = key % KV_PAGE_TOKENS;
     const float *v = view_row(&op->src[1], row) + (size_t)head * (size_t)d;
     float k[KV_HEAD_DIM_MAX];
     norm_rotate(op, k, view_row(&op->src[0], row) + (size_t)head * (size_t)d, op->w[1],
                 view_row(&op->src[2], row));
-    char *k_page = kv_page_k(g, op->src[6].p, page, op->i[2], head);
-    char *v_page = kv_page_v(g, op->src[6].p, page, op->i[2], head);
-    for (size_t i = 0; i < (size_t)d; i++) {
-        store(g, k_page, i * KV_PAGE_TOKENS + slot, k[i]);
-        store(g, v_page, slot * (size_t)d + i, v[i]);
-    }
+    kv_store_k(g, kv_page_k(g, op->src[6].p, page, op->i[2], head), slot, k);
+    kv_store_v(g, kv_page_v(g, op->src[6].p, page, op->i[2], head), slot, v);
 }
 
 void canon_qk_norm_rope_store(const struct op *op, struct be_task *t)

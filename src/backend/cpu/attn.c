@@ -157,13 +157,12 @@ static const char *block_k(const struct plan *p, const struct tile_job *j, int32
     return kv_page_k(op->kv, op->src[4].p, page, op->i[1], j->kv_head);
 }
 
-/* Pages lie anywhere, so the CPU does not foresee the next block; its bytes are asked for while this
- * one is computed. */
+/* Pages lie anywhere, so the CPU does not foresee the next block; its bytes are asked for while
+ * this one is computed. */
 static void block_prefetch(const struct plan *p, const struct tile_job *j, int32_t block)
 {
     const char *k = block_k(p, j, block), *v = k + p->op->kv->v_offset;
-    size_t n = (size_t)p->d * KV_PAGE_TOKENS * p->op->kv->elt_bytes;
-    for (size_t i = 0; i < n; i += LINE) {
+    for (size_t i = 0; i < p->op->kv->head_bytes; i += LINE) {
         __builtin_prefetch(k + i, 0, 2);
         __builtin_prefetch(v + i, 0, 2);
     }
@@ -183,7 +182,7 @@ static void tile_split(const struct plan *p, const struct tile_job *j, int32_t s
         const char *k = block_k(p, j, block);
         if (block + KV_PAGE_TOKENS < to)
             block_prefetch(p, j, block + KV_PAGE_TOKENS);
-        p->isa->attn_load(a, k, k + kv->v_offset, kv->type);
+        p->isa->attn_load(a, kv, k, k + kv->v_offset);
         p->isa->attn_block(a, block);
     }
 }

@@ -73,9 +73,13 @@ struct cpu_isa {
     /* x[0, n_rot) rotated in place by cos[half], sin[half]. */
     void (*rope)(float *x, const float *angles, int32_t n_rot, bool neox);
     void (*f16_from_f32)(uint16_t *dst, const float *src, int32_t n);
+    void (*bf16_from_f32)(uint16_t *dst, const float *src, int32_t n);
+    /* Codes [n_blocks][32] and scales of KV_TYPE_Q8_0; x is padded with zeros to n_blocks * 32. */
+    void (*kv_q8_from_f32)(int8_t *codes, uint16_t *scales, const float *x, int32_t n_blocks);
 
-    /* Fills t->k and t->v from a page. */
-    void (*attn_load)(const struct attn_tile *t, const void *k, const void *v, kv_type type);
+    /* Fills t->k and t->v from a head of a page: what kv_page_k and kv_page_v give. */
+    void (*attn_load)(const struct attn_tile *t, const struct kv_geom *g, const char *k,
+                      const char *v);
     /* One block of 32 keys from `block` on: updates the state of each pair that sees any of them.
      */
     void (*attn_block)(const struct attn_tile *t, int32_t block);

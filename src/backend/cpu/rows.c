@@ -90,6 +90,67 @@ void cpu_add(const struct op *op, struct be_task *t)
     elements(op, t);
 }
 
+static void halves(const struct cpu_isa *isa, kv_type type, uint16_t *dst, const float *x,
+                   int32_t n)
+{
+    if (type == KV_TYPE_F16)
+        isa->f16_from_f32(dst, x, n);
+    else
+        isa->bf16_from_f32(dst, x, n);
+}
+
+/* Codes and scales of a head, padded to whole blocks. */
+static void quantise(const struct cpu_isa *isa, const struct kv_geom *g, int8_t *codes,
+                     uint16_t *scales, const float *x)
+{
+    float padded[KV_HEAD_DIM_MAX];
+    memcpy(padded, x, (size_t)g->head_dim * sizeof(float));
+    for (int32_t i = g->head_dim; i < g->n_blocks * KV_Q8_BLOCK; i++)
+        padded[i] = 0;
+    isa->kv_q8_from_f32(codes, scales, padded, g->n_blocks);
+}
+
+/* As kv_store_k and kv_store_v of kv_geom.h, which say what the bytes are. */
+static void store_k(const struct cpu_isa *isa, const struct kv_geom *g, char *head, size_t slot,
+                    const float *x)
+{
+    void *p = head, *q = head + g->scale_offset;
+    int32_t d = g->head_dim, at = (int32_t)slot;
+    if (g->type == KV_TYPE_F32) {
+        for (int32_t i = 0; i < d; i++)
+            ((float *)p)[i * KV_PAGE_TOKENS + at] = x[i];
+    } else if (g->type == KV_TYPE_Q8_0) {
+        int8_t codes[KV_HEAD_DIM_MAX];
+        uint16_t scales[KV_HEAD_DIM_MAX / KV_Q8_BLOCK];
+        quantise(isa, g, codes, scales, x);
+        for (int32_t i = 0; i < d; i++)
+            ((int8_t *)p)[i * KV_PAGE_TOKENS + at] = codes[i];
+        for (int32_t i = 0; i < g->n_blocks; i++)
+            ((uint16_t *)q)[i * KV_PAGE_TOKENS + at] = scales[i];
+    } else {
+        uint16_t half[KV_HEAD_DIM_MAX];
+        halves(isa, g->type, half, x, d);
+        for (int32_t i = 0; i < d; i++)
+            ((uint16_t *)p)[i * KV_PAGE_TOKENS + at] = half[i];
+    }
+}
+
+static void store_v(const struct cpu_isa *isa, const struct kv_geom *g, char *head, size_t slot,
+                    const float *x)
+{
+    void *p = head, *q = head + g->scale_offset;
+    size_t d = (size_t)g->head_dim, at = slot * d;
+    if (g->type == KV_TYPE_F32) {
+        memcpy((float *)p + at, x, d * sizeof(float));
+    } else if (g->type == KV_TYPE_Q8_0) {
+        int8_t codes[KV_HEAD_DIM_MAX];
+        quantise(isa, g, codes, (uint16_t *)q + slot * (size_t)g->n_blocks, x);
+        memcpy((int8_t *)p + at, codes, d);
+    } else {
+        halves(isa, g->type, (uint16_t *)p + at, x, g->head_dim);
+    }
+}
+
 /* Key and value of one KV head of a row, to slot `key % 32` of its page. */
 static void store_head(const struct cpu_isa *isa, const struct op *op, int32_t row, int32_t head)
 {
@@ -108,18 +169,8 @@ static void store_head(const struct cpu_isa *isa, const struct op *op, int32_t r
     else
         memcpy(k, k_src, (size_t)d * sizeof(float));
     isa->rope(k, view_row(&op->src[2], row), op->i[1], (op->flags & OP_FLAG_ROPE_NEOX) != 0);
-    if (g->type == KV_TYPE_F32) {
-        float *k_dst = (float *)(void *)k_page + slot;
-        memcpy((float *)(void *)v_page + slot * (size_t)d, v, (size_t)d * sizeof(float));
-        for (int32_t i = 0; i < d; i++)
-            k_dst[i * KV_PAGE_TOKENS] = k[i];
-        return;
-    }
-    uint16_t half[KV_HEAD_DIM_MAX], *k_dst = (uint16_t *)(void *)k_page + slot;
-    isa->f16_from_f32((uint16_t *)(void *)v_page + slot * (size_t)d, v, d);
-    isa->f16_from_f32(half, k, d);
-    for (int32_t i = 0; i < d; i++)
-        k_dst[i * KV_PAGE_TOKENS] = half[i];
+    store_k(isa, g, k_page, slot, k);
+    store_v(isa, g, v_page, slot, v);
 }
 
 void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t)

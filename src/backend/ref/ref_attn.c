@@ -10,21 +10,6 @@
 
 #include <math.h>
 
-static void store(const struct kv_geom *g, char *base, size_t idx, float x)
-{
-    if (g->type == KV_TYPE_F16)
-        ((uint16_t *)(void *)base)[idx] = num_f16_from_f32(x);
-    else
-        ((float *)(void *)base)[idx] = x;
-}
-
-static float load(const struct kv_geom *g, const char *base, size_t idx)
-{
-    if (g->type == KV_TYPE_F16)
-        return num_f32_from_f16(((const uint16_t *)(const void *)base)[idx]);
-    return ((const float *)(const void *)base)[idx];
-}
-
 static int32_t page_of(const struct view *page_table, int32_t seq, int32_t key)
 {
     const int32_t *ids = page_table->p;
@@ -68,12 +53,8 @@ void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
             for (int32_t i = 0; i < d; i++)
                 k[i] = k_src[i];
             norm_rotate(op, k, op->w[1], cs);
-            char *k_page = kv_page_k(g, op->src[6].p, page, op->i[2], h);
-            char *v_page = kv_page_v(g, op->src[6].p, page, op->i[2], h);
-            for (int32_t i = 0; i < d; i++) {
-                store(g, k_page, (size_t)i * KV_PAGE_TOKENS + (size_t)slot, k[i]);
-                store(g, v_page, (size_t)slot * (size_t)d + (size_t)i, v_src[i]);
-            }
+            kv_store_k(g, kv_page_k(g, op->src[6].p, page, op->i[2], h), slot, k);
+            kv_store_v(g, kv_page_v(g, op->src[6].p, page, op->i[2], h), slot, v_src);
         }
     }
 }
@@ -96,7 +77,7 @@ static void page_scores(const struct head_keys *a, int32_t block, float out[KV_P
             continue;
         double s = 0;
         for (int32_t i = 0; i < g->head_dim; i++)
-            s += (double)a->q[i] * (double)load(g, k, (size_t)i * KV_PAGE_TOKENS + (size_t)j);
+            s += (double)a->q[i] * (double)kv_load_k(g, k, j, i);
         out[j] = (float)s * a->op->f[0];
     }
 }
@@ -124,7 +105,7 @@ static void attend(const struct head_keys *a, float *dst)
             double p = (double)expf(s[j] - max);
             sum += p;
             for (int32_t i = 0; i < d; i++)
-                acc[i] += p * (double)load(g, v, (size_t)j * (size_t)d + (size_t)i);
+                acc[i] += p * (double)kv_load_v(g, v, j, i);
         }
     }
     for (int32_t i = 0; i < d; i++)

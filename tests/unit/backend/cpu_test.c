@@ -477,6 +477,8 @@ static void test_rows(void **state)
 
 enum { SEQS = 3, SEQ_PAGES = 50, KV_LAYERS = 2 };
 
+static const kv_type kv_types[] = {KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TYPE_Q8_0};
+
 struct pages {
     struct kv_geom g;
     char *pool;
@@ -484,7 +486,7 @@ struct pages {
     int32_t table[SEQS * SEQ_PAGES];
 };
 
-/* Pages of all sequences in a shuffled order; every byte 0xff, which is NaN in f16 and f32. */
+/* Pages of all sequences in a shuffled order; every byte 0xff: NaN in every type. */
 static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_type type)
 {
     assert_true(kv_geom_init(&p->g, KV_LAYERS, n_head_kv, head_dim, type));
@@ -501,27 +503,20 @@ static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_
     }
 }
 
-static void put(const struct kv_geom *g, char *base, size_t i, float x)
-{
-    if (g->type == KV_TYPE_F16)
-        ((uint16_t *)(void *)base)[i] = num_f16_from_f32(x);
-    else
-        ((float *)(void *)base)[i] = x;
-}
-
 /* Random keys and values for keys [0, n) of a sequence; later slots keep their NaN. */
 static void pages_fill(struct pages *p, int32_t seq, int32_t n, float scale)
 {
-    size_t d = (size_t)p->g.head_dim;
+    const struct kv_geom *g = &p->g;
+    float k[KV_HEAD_DIM_MAX], v[KV_HEAD_DIM_MAX];
     for (int32_t j = 0; j < n; j++) {
-        int32_t page = p->table[seq * SEQ_PAGES + j / KV_PAGE_TOKENS];
-        size_t slot = (size_t)(j % KV_PAGE_TOKENS);
-        for (int32_t h = 0; h < p->g.n_head_kv; h++) {
-            for (size_t i = 0; i < d; i++) {
-                put(&p->g, kv_page_k(&p->g, p->pool, page, 1, h), i * KV_PAGE_TOKENS + slot,
-                    rnd_f32(scale));
-                put(&p->g, kv_page_v(&p->g, p->pool, page, 1, h), slot * d + i, rnd_f32(1));
+        int32_t page = p->table[seq * SEQ_PAGES + j / KV_PAGE_TOKENS], slot = j % KV_PAGE_TOKENS;
+        for (int32_t h = 0; h < g->n_head_kv; h++) {
+            for (int32_t i = 0; i < g->head_dim; i++) {
+                k[i] = rnd_f32(scale);
+                v[i] = rnd_f32(1);
             }
+            kv_store_k(g, kv_page_k(g, p->pool, page, 1, h), slot, k);
+            kv_store_v(g, kv_page_v(g, p->pool, page, 1, h), slot, v);
         }
     }
 }
@@ -637,10 +632,12 @@ static void test_attention(void **state)
         {1, 31, 32}, {33, 511, 512}, {513, 1, 1025}, {70, 1500, 1024}};
     rng_state = 6;
     for (size_t i = 0; i < T9_COUNT(shapes); i++) {
-        for (size_t j = i % STEP; j < T9_COUNT(lens); j += STEP) {
+        for (size_t x = 0; x < T9_COUNT(lens) * T9_COUNT(kv_types); x++) {
             struct pages p;
-            pages_init(&p, shapes[i].n_head_kv, shapes[i].head_dim,
-                       (i + j) % 2 ? KV_TYPE_F32 : KV_TYPE_F16);
+            size_t j = x / T9_COUNT(kv_types), type = x % T9_COUNT(kv_types);
+            if ((i + j + type) % STEP != 0)
+                continue;
+            pages_init(&p, shapes[i].n_head_kv, shapes[i].head_dim, kv_types[type]);
             attn_all(&p, shapes[i].n_head, lens[j], j == 3 ? 30.0f : 1.0f);
             mem_free(p.pool);
         }
@@ -687,6 +684,22 @@ static void store(struct cx *cx, void *arg)
     op_qk_norm_rope_store(cx, &a);
 }
 
+/* Rows that a number format finds hard: zeros, too small and too large for a scale, inf, NaN. */
+static void hard_rows(const struct store_case *c, float *v)
+{
+    int32_t n = c->pages->g.n_head_kv * c->pages->g.head_dim;
+    const float factor[] = {0, 1e-9f, 3e-6f, 2e-4f, 6e4f, 1e7f, 1e30f};
+    if (c->rows < 20)
+        return;
+    for (int32_t r = 0; r < (int32_t)T9_COUNT(factor); r++) {
+        for (int32_t i = 0; i < n; i++)
+            v[(10 + r) * n + i] *= factor[r];
+    }
+    v[18 * n + 3] = -INFINITY;
+    if (c->pages->g.type != KV_TYPE_F16) /* whose NaN has no defined payload */
+        v[19 * n + 2] = NAN;
+}
+
 static void store_compare(struct store_case *c)
 {
     size_t d = (size_t)c->pages->g.head_dim, rows = (size_t)c->rows;
@@ -695,6 +708,7 @@ static void store_compare(struct store_case *c)
     float *k = floats(n_kv, 2), *v = floats(n_kv, 2), *angles = floats(rows * d, 1);
     char *pool = mem_alloc(c->pages->pool_bytes);
     assert_non_null(pool);
+    hard_rows(c, v);
     c->k = k;
     c->v = v;
     c->angles = angles;
@@ -735,13 +749,13 @@ static void test_rope_store(void **state)
         int32_t n_head_kv, n_head, head_dim, n_rot;
     } shapes[] = {{3, 9, 64, 64}, {2, 2, 128, 128}, {1, 4, 80, 32}, {2, 4, 24, 22}, {1, 1, 7, 6}};
     rng_state = 7;
-    for (size_t i = 0; i < T9_COUNT(shapes) * 8; i++) {
+    for (size_t i = 0; i < T9_COUNT(shapes) * 16; i++) {
         struct pages p;
-        size_t s = i / 8;
-        pages_init(&p, shapes[s].n_head_kv, shapes[s].head_dim, i % 2 ? KV_TYPE_F32 : KV_TYPE_F16);
+        size_t s = i / 16;
+        pages_init(&p, shapes[s].n_head_kv, shapes[s].head_dim, kv_types[i % 4]);
         struct store_case c = {.pages = &p, .n_head = shapes[s].n_head, .n_rot = shapes[s].n_rot};
-        c.neox = i / 2 % 2;
-        c.norm = i / 4 % 2;
+        c.neox = i / 4 % 2;
+        c.norm = i / 8 % 2;
         c.rows = i % 3 == 0 ? 1 : 35;
         for (int32_t r = 0; r < c.rows; r++) {
             c.kv_idx[r] = r == 5 ? -1 : r < 20 ? 40 + r : 90 + r;

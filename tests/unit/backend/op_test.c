@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -198,9 +199,80 @@ static void test_kv_geometry(void **state)
     assert_false(kv_geom_init(&g, 1, 2, KV_HEAD_DIM_MAX + 1, KV_TYPE_F16));
     assert_false(kv_geom_init(&g, 1, -2, 64, KV_TYPE_F16));
     assert_false(kv_geom_init(&g, 1, 2, 64, (kv_type)9));
-    assert_true(kv_type_parse("f32", &t));
-    assert_int_equal(t, KV_TYPE_F32);
+    assert_false(kv_geom_init(&g, 1, 2, 64, (kv_type)-1));
+    assert_true(kv_geom_init(&g, 1, 2, 64, KV_TYPE_BF16));
+    assert_int_equal(g.v_offset, 2 * 64 * 32 * 2);
+    assert_true(kv_geom_init(&g, 3, 2, 64, KV_TYPE_Q8_0));
+    assert_int_equal(g.scale_offset, 64 * 32);
+    assert_int_equal(g.v_offset, 2 * (64 * 32 + 2 * 32 * 2));
+    assert_true(kv_geom_init(&g, 1, 1, 33, KV_TYPE_Q8_0)); /* a block of 32 and one of 1 */
+    assert_int_equal(g.n_blocks, 2);
+    assert_int_equal(g.head_bytes, 33 * 32 + 2 * 32 * 2);
+    static const kv_type all[] = {KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TYPE_Q8_0};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        assert_true(kv_type_parse(kv_type_name(all[i]), &t));
+        assert_int_equal(t, all[i]);
+    }
     assert_false(kv_type_parse("q9", &t));
+}
+
+/* Stores x as key and value of slot 5: what is read back from each, and that at most n bytes of the
+ * page changed. */
+static void kv_round_trip(kv_type type, int32_t d, const float *x, float *k, float *v, size_t n)
+{
+    static char pool[16384] __attribute__((aligned(64)));
+    struct kv_geom g;
+    size_t changed = 0;
+    assert_true(kv_geom_init(&g, 1, 1, d, type));
+    assert_true(g.page_bytes <= sizeof(pool));
+    memset(pool, 0x55, sizeof(pool));
+    kv_store_k(&g, kv_page_k(&g, pool, 0, 0, 0), 5, x);
+    kv_store_v(&g, kv_page_v(&g, pool, 0, 0, 0), 5, x);
+    for (int32_t i = 0; i < d; i++) {
+        k[i] = kv_load_k(&g, kv_page_k(&g, pool, 0, 0, 0), 5, i);
+        v[i] = kv_load_v(&g, kv_page_v(&g, pool, 0, 0, 0), 5, i);
+    }
+    for (size_t i = 0; i < sizeof(pool); i++)
+        changed += pool[i] != 0x55;
+    assert_true(changed <= n);
+}
+
+static void test_kv_formats(void **state)
+{
+    (void)state;
+    enum { D = 33 };
+    float x[D] = {127, -63.5f, 0.4f, 0.6f, 62.5f}, k[D], v[D];
+    const float want[] = {127, -64, 0, 1, 62};
+    x[32] = 2.54f; /* the scale 0.02 is 0.0200042725 in f16 */
+    kv_round_trip(KV_TYPE_Q8_0, D, x, k, v, 2 * (D + 4));
+    for (int32_t i = 0; i < D; i++) {
+        float w = i < 5 ? want[i] : i < 32 ? 0 : 127 * 0.0200042724609375f;
+        assert_true(k[i] == w && v[i] == w);
+    }
+    /* Too small for a scale: zeros. The smallest scale: codes stop at 127. */
+    for (int32_t i = 0; i < D; i++)
+        x[i] = 3e-6f;
+    x[32] = 1.4f * 127 * 0x1p-24f;
+    kv_round_trip(KV_TYPE_Q8_0, D, x, k, v, 2 * (D + 4));
+    assert_true(k[0] == 0 && v[31] == 0);
+    assert_true(k[32] == 127 * 0x1p-24f && v[32] == k[32]);
+    /* Too large: NaN, in its own block only. */
+    x[3] = 1e9f;
+    x[32] = 1;
+    kv_round_trip(KV_TYPE_Q8_0, D, x, k, v, 2 * (D + 4));
+    assert_true(isnan(k[0]) && isnan(v[31]));
+    assert_true(fabsf(k[32] - 1) < 1e-3f && v[32] == k[32]);
+
+    /* bf16: 8 bits, to nearest even; beyond the largest, infinity. */
+    const float from[] = {1 + 0x1p-8f, 1 + 0x1.8p-7f, -1 - 0x1.01p-8f, 3.4e38f};
+    const float to[] = {1, 1 + 0x1p-6f, -1 - 0x1p-7f, INFINITY};
+    kv_round_trip(KV_TYPE_BF16, 4, from, k, v, 16);
+    for (int i = 0; i < 4; i++)
+        assert_true(k[i] == to[i] && v[i] == to[i]);
+    kv_round_trip(KV_TYPE_F16, 2, (const float[]){1 + 0x1p-11f, 70000}, k, v, 8);
+    assert_true(k[0] == 1 && v[0] == 1 && isinf(k[1]) && isinf(v[1]));
+    kv_round_trip(KV_TYPE_F32, 1, (const float[]){0.1f}, k, v, 8);
+    assert_true(k[0] == 0.1f && v[0] == 0.1f);
 }
 
 static void test_backends_by_name(void **state)
@@ -317,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_shapes_are_refused_by_name),
         cmocka_unit_test(test_kv_ops_are_checked),
         cmocka_unit_test(test_kv_geometry),
+        cmocka_unit_test(test_kv_formats),
         cmocka_unit_test(test_backends_by_name),
         cmocka_unit_test(test_weights_are_checked),
         cmocka_unit_test(test_no_memory_is_a_status),

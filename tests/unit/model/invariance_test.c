@@ -218,6 +218,8 @@ static void check_fixture(const char *name)
     }
     check_model(name, path, KV_TYPE_F16);
     check_model(name, path, KV_TYPE_F32);
+    check_model(name, path, KV_TYPE_BF16);
+    check_model(name, path, KV_TYPE_Q8_0);
 }
 
 static void test_llama(void **state)

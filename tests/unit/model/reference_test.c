@@ -21,11 +21,16 @@ struct variant {
 };
 
 static const struct variant variants[] = {
-    {"ref", NULL, KV_TYPE_F32, 1e-5},     {"ref", NULL, KV_TYPE_F16, 3e-3},
-    {"canon", NULL, KV_TYPE_F32, 2e-5},   {"canon", NULL, KV_TYPE_F16, 3e-3},
-    {"cpu", "scalar", KV_TYPE_F32, 2e-5}, {"cpu", "scalar", KV_TYPE_F16, 3e-3},
-    {"cpu", "avx2", KV_TYPE_F32, 2e-5},   {"cpu", "avx2", KV_TYPE_F16, 3e-3},
-    {"cpu", "avx512", KV_TYPE_F32, 2e-5}, {"cpu", "avx512", KV_TYPE_F16, 3e-3},
+    {"ref", NULL, KV_TYPE_F32, 1e-5},      {"ref", NULL, KV_TYPE_F16, 3e-3},
+    {"ref", NULL, KV_TYPE_BF16, 1e-2},     {"ref", NULL, KV_TYPE_Q8_0, 3e-2},
+    {"canon", NULL, KV_TYPE_F32, 2e-5},    {"canon", NULL, KV_TYPE_F16, 3e-3},
+    {"canon", NULL, KV_TYPE_BF16, 1e-2},   {"canon", NULL, KV_TYPE_Q8_0, 3e-2},
+    {"cpu", "scalar", KV_TYPE_F32, 2e-5},  {"cpu", "scalar", KV_TYPE_F16, 3e-3},
+    {"cpu", "scalar", KV_TYPE_BF16, 1e-2}, {"cpu", "scalar", KV_TYPE_Q8_0, 3e-2},
+    {"cpu", "avx2", KV_TYPE_F32, 2e-5},    {"cpu", "avx2", KV_TYPE_F16, 3e-3},
+    {"cpu", "avx2", KV_TYPE_BF16, 1e-2},   {"cpu", "avx2", KV_TYPE_Q8_0, 3e-2},
+    {"cpu", "avx512", KV_TYPE_F32, 2e-5},  {"cpu", "avx512", KV_TYPE_F16, 3e-3},
+    {"cpu", "avx512", KV_TYPE_BF16, 1e-2}, {"cpu", "avx512", KV_TYPE_Q8_0, 3e-2},
 };
 
 /* Whether the margin of the best token is beyond four times the allowed error. */

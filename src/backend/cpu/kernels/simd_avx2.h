@@ -137,6 +137,17 @@ FN void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
+FN void v_store_bf16(uint16_t *p, vf x)
+{
+    const vi one = _mm256_set1_epi32(1), half = _mm256_set1_epi32(0x7fff);
+    vi u = _mm256_castps_si256(x), top = _mm256_srli_epi32(u, 16);
+    vi even = _mm256_add_epi32(_mm256_add_epi32(u, half), _mm256_and_si256(top, one));
+    vi r = _mm256_blendv_epi8(_mm256_srli_epi32(even, 16),
+                              _mm256_or_si256(top, _mm256_set1_epi32(0x40)),
+                              _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
+    _mm_storeu_si128((__m128i *)p,
+                     _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1)));
+}
 FN vi vi_zero(void)
 {
     return _mm256_setzero_si256();

@@ -146,6 +146,16 @@ FN void v_store_f16(uint16_t *p, vf x)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
 }
+/* Round to nearest even; a NaN stays one, quiet. */
+FN void v_store_bf16(uint16_t *p, vf x)
+{
+    const vi one = _mm512_set1_epi32(1), half = _mm512_set1_epi32(0x7fff);
+    vi u = _mm512_castps_si512(x), top = _mm512_srli_epi32(u, 16);
+    vi even = _mm512_add_epi32(_mm512_add_epi32(u, half), _mm512_and_si512(top, one));
+    vi r = _mm512_mask_or_epi32(_mm512_srli_epi32(even, 16), _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q),
+                                top, _mm512_set1_epi32(0x40));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(r));
+}
 FN vi vi_zero(void)
 {
     return _mm512_setzero_si512();
