@@ -31,6 +31,7 @@ typedef enum cli_command {
     CLI_COMMAND_RENDER,
     CLI_COMMAND_EVAL,
     CLI_COMMAND_BENCH,
+    CLI_COMMAND_REPLAY,
     CLI_COMMAND_COUNT,
 } cli_command;
 
@@ -52,7 +53,11 @@ struct cli_options {
 
     /* serving */
     const char *host;
-    int32_t port, max_length, max_batch, step_tokens, queue;
+    int32_t port, max_length, max_batch, step_tokens, queue, drain_timeout_s;
+    int32_t max_per_client; /* 0: no limit */
+    bool allow_long;        /* max_length may exceed the model's limit */
+    const char *plan_log;   /* file to write, or NULL */
+    bool log_prompts;
     uint64_t kv_memory_bytes; /* 0: half of what is available after loading */
     bool insecure, strict;
     const char *api_key;      /* NULL: TEMPO9_API_KEY, else none */
@@ -71,7 +76,7 @@ struct cli_options {
 
     /* tools */
     bool ids, pieces, special;
-    const char *template_path, *input, *tokens, *logits;
+    const char *template_path, *input, *tokens, *logits, *replay;
     int64_t now_unix_s;
     bool now_set;
     int32_t chunk;
@@ -106,6 +111,7 @@ struct runtime {
     struct tokenizer *tokenizer;
     struct jinja_template *chat_template; /* NULL when the file has none */
     struct engine *engine;
+    struct plan_file *plan_file; /* NULL: no plan log */
     uint64_t load_ns;
 };
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
@@ -145,5 +151,6 @@ int cmd_detokenize(const struct cli_options *o);
 int cmd_render(const struct cli_options *o);
 int cmd_eval(const struct cli_options *o);
 int cmd_bench(const struct cli_options *o);
+int cmd_replay(const struct cli_options *o);
 
 #endif

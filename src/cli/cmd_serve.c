@@ -2,7 +2,7 @@
  * cli/cmd_serve.c - `serve`: load, listen, wait for a signal, drain.
  *
  * The listener opens only after the model is loaded and warmed up. The first SIGINT or SIGTERM
- * stops accepting and lets running answers end; a second one ends the program at once.
+ * lets running answers end and refuses new requests; a second one ends the program at once.
  */
 #include "cli/cli.h"
 
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DRAIN_MS = 10000, NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
+enum { NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
 
 /* --name, else the file's name without its ending: general.name is often a training run's label. */
 static void model_name(const struct cli_options *o, const struct runtime *rt,
@@ -89,6 +89,8 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     hp.host = o->host;
     hp.port = (uint16_t)o->port;
     hp.insecure = o->insecure;
+    /* One client can fill half of the queue at most, so that the others get a place. */
+    hp.max_open_per_client = o->max_per_client ? o->max_per_client + (o->queue + 1) / 2 : 0;
     hp.api_key = config_api_key(o);
     hp.cors_origins = origins.v;
     hp.n_cors_origins = origins.n;
@@ -108,8 +110,8 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     T9_TRY(http_server_new(&server, &hp, err));
     announce(o, rt, name, http_server_port(server));
     cli_interrupt_wait();
-    LOG_INFO("serve", "stopping: running answers have %d s to end", DRAIN_MS / 1000);
-    http_server_stop(server, DRAIN_MS);
+    LOG_INFO("serve", "stopping: running answers have %d s to end", o->drain_timeout_s);
+    http_server_stop(server, (uint32_t)o->drain_timeout_s * 1000);
     return T9_STATUS_OK;
 }
 

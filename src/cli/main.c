@@ -108,6 +108,7 @@ int main(int argc, char **argv)
         [CLI_COMMAND_RENDER] = cmd_render,
         [CLI_COMMAND_EVAL] = cmd_eval,
         [CLI_COMMAND_BENCH] = cmd_bench,
+        [CLI_COMMAND_REPLAY] = cmd_replay,
     };
     cli_signals_init(false);
     struct cli_options o;
@@ -124,6 +125,7 @@ int main(int argc, char **argv)
     log_configure(&log);
     /* The others have nothing to wind up: the default, ending at once, is right for them. */
     cli_signals_init(o.command == CLI_COMMAND_SERVE || o.command == CLI_COMMAND_RUN ||
-                     o.command == CLI_COMMAND_EVAL || o.command == CLI_COMMAND_BENCH);
+                     o.command == CLI_COMMAND_EVAL || o.command == CLI_COMMAND_BENCH ||
+                     o.command == CLI_COMMAND_REPLAY);
     return commands[o.command](&o);
 }

@@ -54,12 +54,19 @@ static const struct opt OPTIONS[] = {
      "model name that clients see (the file's name)"},
     {"max-length", 0, OPT_I32, C_ENGINE, AT(max_length), 1, INT32_MAX, "N",
      "tokens of one request, prompt and reply (the model's limit)"},
+    {"allow-long", 0, OPT_FLAG, C_ENGINE, AT(allow_long), 0, 0, NULL,
+     "let --max-length exceed the model's limit, for tests: what comes out beyond it is of no use"},
     {"max-batch", 0, OPT_I32, C_ENGINE, AT(max_batch), 1, 1024, "N",
      "sequences that run at once (16)"},
     {"step-tokens", 0, OPT_I32, C_ENGINE, AT(step_tokens), 1, 65536, "N",
      "rows of one engine step at most (256)"},
     {"queue", 0, OPT_I32, C(SERVE), AT(queue), 1, 65536, "N",
      "requests that may wait before 503 is answered (256)"},
+    {"max-per-client", 0, OPT_I32, C(SERVE), AT(max_per_client), 1, 65536, "N",
+     "sequences of one client that run at once; others of it wait, and half of the queue is the "
+     "most that it gets (no limit)"},
+    {"drain-timeout", 0, OPT_I32, C(SERVE), AT(drain_timeout_s), 0, 86400, "SECONDS",
+     "time that running answers have to end when the server is stopped (10)"},
     {"kv-memory", 0, OPT_BYTES, C_ENGINE, AT(kv_memory_bytes), 0, 0, "SIZE",
      "memory for keys and values, such as 512M or 4G (half of what is free)"},
     {"api-key", 0, OPT_TEXT, C(SERVE), AT(api_key), 0, 0, "KEY",
@@ -70,13 +77,17 @@ static const struct opt OPTIONS[] = {
      "allow --host beyond loopback without a key"},
     {"strict", 0, OPT_FLAG, C(SERVE), AT(strict), 0, 0, NULL,
      "refuse unknown request fields instead of warning"},
+    {"plan-log", 0, OPT_TEXT, C(SERVE), AT(plan_log), 0, 0, "FILE",
+     "write what the scheduler decided in each step; tempo9 replay checks it"},
+    {"log-prompts", 0, OPT_FLAG, C(SERVE), AT(log_prompts), 0, 0, NULL,
+     "with --log-level debug: log some words of prompts where they leave a cached text"},
     {"backend", 0, OPT_TEXT, C_MODEL, AT(backend), 0, 0, "NAME",
      "cpu (default), canon (scalar definition of its numbers) or ref (float32)"},
     {"isa", 0, OPT_TEXT, C_MODEL, AT(isa), 0, 0, "NAME",
      "instruction set of the cpu backend: avx512, avx2, scalar (the best there is)"},
     {"threads", 't', OPT_I32, C_MODEL, AT(threads), 1, 1024, "N", "compute threads (all CPUs)"},
     {"kv-type", 0, OPT_KV, C_MODEL, AT(kv_type), 0, 0, "TYPE",
-     "number format of keys and values: f16 or f32 (f16; f32 with --backend ref)"},
+     "format of keys and values: f16, bf16, q8_0, f32 (f16; f32 with --backend ref)"},
     {"deterministic", 0, OPT_FLAG, C_MODEL, AT(deterministic), 0, 0, NULL,
      "same bits in any batch; always so on the CPU"},
     {"mmproj", 0, OPT_TEXT, C_MODEL, AT(mmproj), 0, 0, "FILE", "image encoder (not yet supported)"},
@@ -150,6 +161,8 @@ static const struct {
     [CLI_COMMAND_BENCH] = {"bench",
                            "bench --gguf FILE [-p N,..] [-n N] [-d N,..] [-b N,..] [--json]",
                            "Time prompt reading and decoding; results are checked."},
+    [CLI_COMMAND_REPLAY] = {"replay", "replay FILE",
+                            "Decide again each step of a plan log and compare."},
 };
 
 const char *cli_command_name(cli_command c)
@@ -165,6 +178,7 @@ static void options_init(struct cli_options *o)
     o->max_batch = 16;
     o->step_tokens = 256;
     o->queue = 256;
+    o->drain_timeout_s = 10;
     o->backend = "cpu";
     o->log_level = LOG_LEVEL_INFO;
     o->chunk = 256;
@@ -297,6 +311,10 @@ static int positional(struct cli_options *o, int n, char **words)
         o->gguf = words[0];
         n--, words++;
     }
+    if (n > 0 && o->command == CLI_COMMAND_REPLAY) {
+        o->replay = words[0];
+        n--, words++;
+    }
     return n > 0 ? usage_error(o, "unexpected word", words[0], "nothing takes it") : EXIT_DONE;
 }
 
@@ -307,6 +325,9 @@ static int required(const struct cli_options *o)
     if (o->command == CLI_COMMAND_RENDER) {
         if (!o->template_path || !o->input)
             return usage_error(o, "--template and --input", NULL, "both are needed");
+    } else if (o->command == CLI_COMMAND_REPLAY) {
+        if (!o->replay)
+            return usage_error(o, "FILE", NULL, "a plan log is needed");
     } else if (!o->gguf) {
         return usage_error(o, "--gguf", NULL, "a model file is needed");
     }
@@ -317,6 +338,8 @@ static int required(const struct cli_options *o)
                            "images are not supported yet");
     if (o->speculation_k > 0)
         return usage_error(o, "--speculation-k", NULL, "speculation is not supported yet; use 0");
+    if (o->log_prompts && o->log_level != LOG_LEVEL_DEBUG)
+        return usage_error(o, "--log-prompts", NULL, "does something with --log-level debug only");
     if (!(o->sampling.top_p > 0))
         return usage_error(o, "--top-p", NULL, "must be greater than 0");
     if (o->json && o->command != CLI_COMMAND_INSPECT && o->command != CLI_COMMAND_BENCH)
@@ -383,7 +406,7 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
         o->log_level = LOG_LEVEL_WARN;
     if (first == 0)
         return usage_error(o, "unknown command", argv[1],
-                           "known: serve run inspect tokenize detokenize render eval bench");
+                           "known: serve run inspect tokenize detokenize render eval bench replay");
 
     struct getopt_table table;
     getopt_table_init(&table, o->command);

@@ -4,15 +4,14 @@
 #include "cli/cli.h"
 
 #include "base/clock.h"
-#include "base/file.h"
-#include "base/num.h"
+#include "base/mem.h"
+#include "cli/memory.h"
+#include "protocol/divergence.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
-
-#define KV_MEMORY_MIN_BYTES      ((uint64_t)64 << 20)
-#define KV_MEMORY_FALLBACK_BYTES ((uint64_t)1 << 30)
 
 kv_type runtime_kv_type(const struct cli_options *o)
 {
@@ -86,37 +85,79 @@ t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, in
     return s;
 }
 
-/* Half of what the system says it can still give, so that the rest of the machine keeps working. */
-static uint64_t kv_memory_default(void)
+/* A file that takes one line a step. */
+struct plan_file {
+    FILE *f;
+    bool failed;
+};
+
+/* Engine thread: one copy into the file's buffer. */
+static void plan_line(void *ctx, const char *line, size_t n)
 {
-    struct buf b;
-    buf_init(&b, 1 << 16);
-    uint64_t kib = 0;
-    if (file_read_all("/proc/meminfo", &b, NULL) == T9_STATUS_OK) {
-        size_t at = str_find(buf_str(&b), STR("MemAvailable:"), 0);
-        if (at != (size_t)-1) {
-            str line = str_slice(buf_str(&b), at + 13, b.n);
-            size_t end = str_find(line, STR("kB"), 0);
-            if (end != (size_t)-1 && !num_parse_u64(str_trim(str_slice(line, 0, end)), &kib))
-                kib = 0;
-        }
+    struct plan_file *p = ctx;
+    if (p->failed || (fwrite(line, 1, n, p->f) == n && putc('\n', p->f) != EOF))
+        return;
+    p->failed = true;
+    LOG_WARN("serve", "the plan log could not be written and ends here; is the disk full?");
+}
+
+static t9_status plan_file_open(struct plan_file **out, const char *path, struct t9_err *err)
+{
+    struct plan_file *p = mem_calloc(1, sizeof *p);
+    if (!p)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for the plan log");
+    p->f = fopen(path, "wb");
+    if (!p->f) {
+        mem_free(p);
+        return t9_fail(err, T9_STATUS_IO, "--plan-log: %s could not be opened (errno %d)", path,
+                       errno);
     }
-    buf_deinit(&b);
-    uint64_t half = kib * 1024 / 2;
-    if (half == 0)
-        half = KV_MEMORY_FALLBACK_BYTES;
-    return half < KV_MEMORY_MIN_BYTES ? KV_MEMORY_MIN_BYTES : half;
+    (void)setvbuf(p->f, NULL, _IOFBF, (size_t)1 << 20);
+    *out = p;
+    return T9_STATUS_OK;
+}
+
+static void plan_file_close(struct plan_file *p)
+{
+    if (!p)
+        return;
+    if (fclose(p->f) != 0 && !p->failed)
+        LOG_WARN("serve", "the end of the plan log could not be written; is the disk full?");
+    mem_free(p);
+}
+
+static t9_status check_length(const struct runtime *rt, const struct cli_options *o,
+                              struct t9_err *err)
+{
+    int32_t limit = model_info(rt->model)->context_length;
+    if (o->max_length <= limit || o->allow_long)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_INVALID,
+                   "--max-length %d: the model was made for %d tokens; beyond that its answers are "
+                   "of no use (--allow-long lets it, for tests)",
+                   o->max_length, limit);
 }
 
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err)
 {
     struct engine_params p;
+    T9_TRY(check_length(rt, o, err));
     engine_params_init(&p);
+    if (o->plan_log) {
+        T9_TRY(plan_file_open(&rt->plan_file, o->plan_log, err));
+        p.plan_log = plan_line;
+        p.plan_log_ctx = rt->plan_file;
+    }
+    if (o->log_prompts) {
+        p.diverged = divergence_log;
+        p.diverged_ctx = rt->tokenizer;
+    }
+    p.max_running_per_key = o->max_per_client;
     p.model = rt->model;
     p.be = rt->be;
     p.vocab = tokenizer_vocab(rt->tokenizer);
     p.kv_type = runtime_kv_type(o);
-    p.kv_bytes = o->kv_memory_bytes ? o->kv_memory_bytes : kv_memory_default();
+    p.kv_bytes = o->kv_memory_bytes ? o->kv_memory_bytes : memory_kv_default_bytes("");
     p.max_length = o->max_length;
     p.max_batch = o->max_batch;
     p.step_tokens = o->step_tokens;
@@ -127,6 +168,7 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
 void runtime_close(struct runtime *rt)
 {
     engine_free(rt->engine);
+    plan_file_close(rt->plan_file);
     jinja_free(rt->chat_template);
     tokenizer_free(rt->tokenizer);
     model_free(rt->model);

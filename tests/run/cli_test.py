@@ -18,7 +18,10 @@ import sys
 import tempfile
 import time
 
-COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench")
+import t9server
+
+COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
+            "replay")
 
 
 def check(ok, what):
@@ -66,7 +69,9 @@ def test_usage_errors(cli):
                  ("render", "--template", "x", "--input", "y", "--now", "yesterday"),
                  ("eval", m), ("eval", m, "--tokens", "x"), ("bench", m, "-p", "1,,2"),
                  ("bench", m, "-p", ",".join("1" * 17)), ("bench", m, "-b", "0"),
-                 ("bench", m, "-r", "0")):
+                 ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), (m, "--log-prompts"),
+                 (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
+                 ("run", m, "--plan-log", "x")):
         out, err = cli.run(*args, code=2)
         check(out == b"" and err.startswith("tempo9: ") and "usage: tempo9 " in err,
               "%r: %r %r" % (args, out, err))
@@ -263,6 +268,45 @@ def test_run(cli):
     lines, err = cli.run("run", cli.tiny, "-n", "4", "--temperature", "0", stdin=talk)
     check(len(lines) % 2 == 0 and lines[:len(lines) // 2] == lines[len(lines) // 2:],
           "after /reset the same question has the same answer: %r" % lines)
+
+
+def test_replay(cli):
+    """A plan log of a server is replayed to the same plans; a changed one is found out."""
+    log = os.path.join(cli.tmp, "plan.log")
+    with t9server.Server(cli.a.program, cli.tiny, "--plan-log", log) as s:
+        body = {"messages": [{"role": "user", "content": "hello " * 40}], "max_tokens": 20,
+                "ignore_eos": True}
+        for _ in range(2):
+            t9server.chat(s, body)
+        check(s.stop() == 0, "exit code of the server")
+    with open(log) as f:
+        lines = f.readlines()
+    check(len(lines) >= 40, "%d lines" % len(lines))
+    for line in lines:
+        check(json.loads(line)["t9_plan"] == 1, line)
+    out, err = cli.run("replay", log)
+    check(out == b"%d steps, the same plans\n" % len(lines) and err == "", "%r %r" % (out, err))
+    out, _ = cli.run("replay", "-", stdin="".join(lines[:3]).encode() + lines[3][:-1].encode())
+    check(out.startswith(b"3 steps, the same plans; the last line"), out)
+    # One row more than was planned.
+    at = next(i for i, line in enumerate(lines) if json.loads(line)["rows"] > 0)
+    bad = re.sub(r"(\d+)\]\],", lambda m: "%d]]," % (int(m.group(1)) + 1), lines[at])
+    check(bad != lines[at], lines[at])
+    _, err = cli.run("replay", cli.file("bad.log", "".join(lines[:at]) + bad), code=1)
+    check("line %d: plan log: step " % (at + 1) in err, err)
+    for text in ("x\n", "{}\n", '{"t9_plan":2}\n', "\0\n", "x" * 500000):
+        _, err = cli.run("replay", cli.file("junk.log", text), code=0 if text == "" else 1)
+        check("line 1: " in err and len(err.splitlines()) == 1, err)
+    cli.run("replay", cli.tmp + "/none", code=1)
+    out, _ = cli.run("replay", cli.file("empty.log", ""))
+    check(out == b"0 steps, the same plans\n", out)
+
+
+def test_allow_long(cli):
+    """More tokens than the model was made for are refused unless they were asked for by name."""
+    _, err = cli.run("run", cli.tiny, "-p", "hi", "--max-length", "4096", code=1)
+    check("made for 2048 tokens" in err and "--allow-long" in err, err)
+    cli.run("run", cli.tiny, "-p", "hi", "-n", "4", "--max-length", "4096", "--allow-long")
 
 
 def test_interrupt(cli):

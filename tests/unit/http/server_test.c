@@ -865,7 +865,7 @@ static void test_pipelining(void **state)
     (void)client_read_until(fd, &in, 0, NULL);
     close(fd);
     size_t at = 0;
-    static const char *const order[] = {"r0",     "number 0", "r1",       "number 1",
+    static const char *const order[] = {"r0",     "number 0", "r1",       "\"role\"",
                                         "[DONE]", "r2",       "number 2", "{\"status\":\"ok\"}"};
     for (size_t i = 0; i < T9_COUNT(order); i++) {
         at = str_find(buf_str(&in), str_from(order[i]), at);

@@ -8,7 +8,9 @@
 #include "lib/scripted_engine.h"
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "protocol/caller.h"
+#include "protocol/divergence.h"
 #include "protocol/history.h"
 #include "protocol/models.h"
 #include "protocol/openai_chat.h"
@@ -374,6 +376,22 @@ static void test_run_stop(void **state)
     scripted_engine_free(engine);
 }
 
+/* Texts of both sides, on one line whatever the prompt has in it. */
+static void test_divergence_text(void **state)
+{
+    const int32_t cached[] = {'a', '\n', '"', BYTE_TOK_IM_END}, asked[] = {0xE6, 0x97};
+    struct engine_divergence d = {7, 40, cached, asked, 4, 2};
+    struct buf b;
+    (void)state;
+    buf_init(&b, 1 << 12);
+    divergence_write(byte_tokenizer(true), &d, &b);
+    assert_true(utf8_valid(buf_str(&b)));
+    buf_putc(&b, 0);
+    assert_non_null(strstr(b.p, "cached \"a\\n\\\"<|im_end|>\", asked for \""));
+    assert_null(strchr(b.p, '\n'));
+    buf_deinit(&b);
+}
+
 static void test_capabilities_are_json(void **state)
 {
     struct prep *prep = make_prep(NULL, true);
@@ -398,11 +416,17 @@ static void test_capabilities_are_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),       cmocka_unit_test(test_neutral_values),
-        cmocka_unit_test(test_honoured),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_arrangement), cmocka_unit_test(test_provenance),
-        cmocka_unit_test(test_model_names), cmocka_unit_test(test_caller_headers),
-        cmocka_unit_test(test_run_stop),    cmocka_unit_test(test_capabilities_are_json),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_honoured),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_arrangement),
+        cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_model_names),
+        cmocka_unit_test(test_caller_headers),
+        cmocka_unit_test(test_run_stop),
+        cmocka_unit_test(test_divergence_text),
+        cmocka_unit_test(test_capabilities_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
