@@ -584,6 +584,35 @@ static void check_sees_damage(void **state)
     close_tree();
 }
 
+/* Of many texts that part at one place only those used last are looked at; whole pages are found
+ * among any number. */
+static void many_children(void **state)
+{
+    (void)state;
+    enum { MANY = 300 };
+    open_tree(2 * MANY);
+    int32_t t[LONG];
+    count_up(t, LONG, 100);
+    for (int32_t i = 0; i < MANY; i++) {
+        t[0] = 5000 + i;
+        store(t, i % 2 ? P : 7, (uint64_t)i);
+    }
+    check(NULL, 0);
+    for (int32_t i = 1; i < MANY; i += 2) {
+        t[0] = 5000 + i;
+        assert_int_equal(found(t, P, 1000), 1);
+    }
+    struct kv_hold h = {0};
+    t[0] = 5000;
+    assert_int_equal(match(&h, t, 20, 1001).n_tail, 0); /* costs time, gives no wrong text */
+    store(t, 7, 1002);
+    assert_int_equal(match(&h, t, 20, 1003).n_tail, 7);
+    check(NULL, 0);
+    assert_int_equal(kv_tree_evict(tree, 2 * MANY, false, 2000), MANY + 1);
+    check(NULL, 0);
+    close_tree();
+}
+
 /* Nothing is allocated and little memory is touched, whatever the budget. */
 static void allocates_nothing_later(void **state)
 {
@@ -1001,6 +1030,7 @@ int main(void)
         cmocka_unit_test(pins_hold_until_their_time),
         cmocka_unit_test(says_where_texts_part),
         cmocka_unit_test(check_sees_damage),
+        cmocka_unit_test(many_children),
         cmocka_unit_test(allocates_nothing_later),
         cmocka_unit_test(random_lives_hold),
         cmocka_unit_test(random_lives_hold_with_collisions),
