@@ -67,14 +67,17 @@ static void follow_stretch(struct sched_cost *c, double ratio)
 }
 
 /* What a prompt row costs beside the others of its step. */
-static void follow_row(struct sched_fit *f, int32_t rows, int32_t prompt_rows, double y)
+static void follow_row(struct sched_fit *f, int32_t rows, int32_t prompt_rows, double keys,
+                       double y)
 {
     if (prompt_rows == 0) {
         f->decode_ns += (f->decode_ns > 0.0 ? 0.1 : 1.0) * (y - f->decode_ns);
         return;
     }
     double more = rows > prompt_rows ? y - f->decode_ns : y;
-    double row_ns = (more > 0.2 * y ? more : 0.2 * y) / (double)prompt_rows;
+    if (more < 0.2 * y)
+        more = 0.2 * y;
+    double row_ns = more / ((double)prompt_rows + f->key_ratio * keys);
     f->row_ns += (f->row_ns > 0.0 ? 0.1 : 1.0) * (row_ns - f->row_ns);
 }
 
@@ -119,7 +122,7 @@ void sched_cost_update(struct sched_fit *f, struct sched_cost *c, int32_t rows, 
             sum[i][k] = FORGET * sum[i][k] + weight * at[i] * at[k];
         rhs[i] = FORGET * rhs[i] + weight * at[i] * y;
     }
-    follow_row(f, rows, prompt_rows, y);
+    follow_row(f, rows, prompt_rows, keys, y);
     fit(f);
     c->row_ns = f->x[0];
     c->step_ns = f->x[1];
