@@ -146,6 +146,15 @@ def gauge(text, name):
     return None
 
 
+async def engine_counters(endpoint):
+    """What tempo9 says of its cache under pressure; empty for other servers."""
+    status, text = await client.get(endpoint, "/metrics")
+    names = {"preemptions": "tempo9_preemptions_total",
+             "evicted pages": "tempo9_kv_evicted_pages_total"}
+    found = {k: gauge(text, v) for k, v in names.items()} if status == 200 else {}
+    return {k: v for k, v in found.items() if v is not None}
+
+
 async def wait_idle(endpoint, wait_s=20):
     """None when the server runs nothing any more, or has no such metric; else what it says."""
     until = time.monotonic() + wait_s
@@ -182,7 +191,11 @@ async def run_once(endpoint, pid, a, ruler):
     if flat and not flat["flat"] and not a.no_memory:
         soak.problems.append("memory grows: %(anon_middle_mib).1f MiB in the middle, "
                              "%(anon_end_mib).1f MiB at the end" % flat)
-    return {"seconds": seconds, "counts": dict(soak.counts), "memory": flat,
+    counters = await engine_counters(endpoint)
+    for name in a.must_see.split(",") if a.must_see else ():
+        if not counters.get(name):
+            soak.problems.append("no %s: the pool is too large for this soak" % name)
+    return {"seconds": seconds, "counts": dict(soak.counts), "memory": flat, "engine": counters,
             "memory_samples": samples}, soak.problems
 
 
@@ -192,6 +205,8 @@ def show(r):
         r["seconds"], c["complete"], c["slow"], c["left"], c["refused"], c["wrong"]))
     print("%d tokens in complete answers, %.1f a second; %d of %d prompt tokens from the cache" % (
         c["tokens"], c["tokens"] / r["seconds"], c["cached"], c["prompt"]))
+    if r["engine"]:
+        print("engine: " + ", ".join("%d %s" % (v, k) for k, v in r["engine"].items()))
     m = r["memory"]
     print("memory: %s" % (
         "anonymous %.1f MiB in the middle, %.1f at the end, at most %.1f (resident %.1f): %s" % (
@@ -207,6 +222,8 @@ def add_options(p):
     p.add_argument("--prompt-tokens", type=int, default=400, help="of the longest shared prefix")
     p.add_argument("--answer-tokens", type=int, default=48, help="of the longest answer")
     p.add_argument("--answer-timeout-s", type=float, default=300)
+    p.add_argument("--must-see", default="", metavar="WHAT,..", help="fail unless there were any: "
+                   "preemptions, evicted pages")
     p.add_argument("--no-memory", action="store_true", help="do not judge its memory")
 
 
