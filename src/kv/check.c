@@ -178,6 +178,20 @@ static t9_status check_slots(struct check *c)
     return T9_STATUS_OK;
 }
 
+static t9_status check_all(struct check *c, const struct kv_hold *holds, int32_t n_holds,
+                           int32_t pages_total)
+{
+    const struct kv_tree *t = c->t;
+    T9_TRY(count_holds(c, holds, n_holds));
+    for (int32_t i = 0; i < t->n_ever; i++) {
+        if (t->nodes[i].state != NODE_FREE)
+            T9_TRY(check_node(c, &t->nodes[i], pages_total));
+    }
+    T9_TRY(check_lists(c));
+    T9_TRY(check_counts(c));
+    return check_slots(c);
+}
+
 t9_status kv_tree_check(const struct kv_tree *t, const struct kv_hold *holds, int32_t n_holds,
                         struct t9_err *err)
 {
@@ -185,21 +199,9 @@ t9_status kv_tree_check(const struct kv_tree *t, const struct kv_hold *holds, in
     struct check c = {.t = t, .err = err};
     c.refs = mem_calloc((size_t)t->n_ever + 1, sizeof *c.refs);
     c.page_seen = mem_calloc((size_t)pages_total, 1);
-    t9_status st = T9_STATUS_OK;
-    if (!c.refs || !c.page_seen)
-        st = t9_fail(err, T9_STATUS_NOMEM, "prefix tree check: out of memory");
-    if (st == T9_STATUS_OK)
-        st = count_holds(&c, holds, n_holds);
-    for (int32_t i = 0; st == T9_STATUS_OK && i < t->n_ever; i++) {
-        if (t->nodes[i].state != NODE_FREE)
-            st = check_node(&c, &t->nodes[i], pages_total);
-    }
-    if (st == T9_STATUS_OK)
-        st = check_lists(&c);
-    if (st == T9_STATUS_OK)
-        st = check_counts(&c);
-    if (st == T9_STATUS_OK)
-        st = check_slots(&c);
+    t9_status st = c.refs && c.page_seen
+                       ? check_all(&c, holds, n_holds, pages_total)
+                       : t9_fail(err, T9_STATUS_NOMEM, "prefix tree check: out of memory");
     mem_free(c.refs);
     mem_free(c.page_seen);
     return st;

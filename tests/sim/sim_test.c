@@ -578,7 +578,7 @@ static uint64_t run_episode(uint64_t seed, uint64_t n_steps, bool verbose, struc
 {
     struct episode *ep = calloc(1, sizeof *ep);
     if (!ep)
-        exit(1);
+        _exit(1);
     ep->seed = seed;
     ep->rng = sim_mix(seed + 77);
     ep->be.rng = seed;
