@@ -69,7 +69,9 @@ bench: deps-build program
 	@[ '$(MODEL)' != models/SmolLM2-135M-Instruct.Q4_1.gguf ] || tools/get-deps model
 	@build/tempo9 bench --gguf '$(MODEL)' $(ARGS)
 
-# What takes too long for every change: each sanitizer over everything, and ten minutes for each fuzz target.
+# What takes too long for every change: the tests at their full size (T9_FULL), each sanitizer over everything, and ten
+# minutes for each fuzz target.
+nightly: export T9_FULL := 1
 nightly: lint test asan tsan
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 
