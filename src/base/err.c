@@ -57,7 +57,7 @@ static void drop_cut_char(char *z, size_t cap, int wanted)
         z[n - 1 - back] = 0;
 }
 
-t9_status t9_fail(struct t9_err *err, t9_status code, const char *fmt, ...)
+t9_status(t9_fail)(struct t9_err *err, t9_status code, const char *fmt, ...)
 {
     if (!err)
         return code;

@@ -112,8 +112,8 @@ static void q3_k_block(const void *src, float *y)
         const int plane = e % 128 / 32;
         const int lo = b->qs[e / 128 * 32 + e % 32] >> (2 * plane) & 3;
         const int high = b->hmask[e % 32] >> (e / 32) & 1;
-        const float scale = d * (float)(scales[e / 16] - 32);
-        y[e] = scale * (float)(lo - (high ? 0 : 4));
+        const int scale = scales[e / 16] - 32;
+        y[e] = d * (float)scale * (float)(lo - (high ? 0 : 4));
     }
 }
 
@@ -159,8 +159,8 @@ static void q6_k_block(const void *src, float *y)
         const int l = e % 32;
         const int lo = b->ql[half * 64 + row % 2 * 32 + l] >> (row / 2 * 4) & 15;
         const int hi = b->qh[half * 32 + l] >> (row * 2) & 3;
-        const float scale = d * (float)b->scales[e / 16];
-        y[e] = scale * (float)((lo | hi << 4) - 32);
+        const int scale = b->scales[e / 16];
+        y[e] = d * (float)scale * (float)((lo | hi << 4) - 32);
     }
 }
 

@@ -432,13 +432,16 @@ static int listen_on(const struct addrinfo *ai)
 
 static uint16_t port_of(int fd)
 {
-    struct sockaddr_storage a = {0};
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } a;
     socklen_t n = sizeof a;
-    if (getsockname(fd, (struct sockaddr *)&a, &n) != 0)
+    memset(&a, 0, sizeof a);
+    if (getsockname(fd, &a.any, &n) != 0)
         return 0;
-    if (a.ss_family == AF_INET6)
-        return ntohs(((const struct sockaddr_in6 *)&a)->sin6_port);
-    return ntohs(((const struct sockaddr_in *)&a)->sin_port);
+    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
 }
 
 static t9_status bind_server(struct http_server *s, struct t9_err *err)

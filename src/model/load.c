@@ -57,12 +57,9 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
 }
 
 /* A slot of m->weights. The capacity covers every tensor, each bound once, and the frequencies. */
-static t9_status weight_slot(struct model *m, struct weight **out, struct t9_err *err)
+static struct weight *weight_slot(struct model *m)
 {
-    if (m->n_weights == m->weights_cap)
-        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
-    *out = &m->weights[m->n_weights];
-    return T9_STATUS_OK;
+    return m->n_weights < m->weights_cap ? &m->weights[m->n_weights] : NULL;
 }
 
 static t9_status wrong_shape(const struct gguf_tensor *t, int32_t n_in, int32_t n_out,
@@ -125,8 +122,9 @@ static t9_status load(struct binder *b, const struct weight **out, const struct 
                              .n_out = (int32_t)t->ne[1],
                              .read = read_tensor,
                              .ctx = &ctx};
-    struct weight *w = NULL;
-    T9_TRY(weight_slot(b->m, &w, err));
+    struct weight *w = weight_slot(b->m);
+    if (!w)
+        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
     T9_TRY(vector ? be_vector_load(b->m->be, w, &src, err)
                   : be_weight_load(b->m->be, w, &src, err));
     b->m->n_weights++;
@@ -190,8 +188,9 @@ static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err
                              .n_out = 1,
                              .read = read_memory,
                              .ctx = inv_freq};
-    struct weight *w = NULL;
-    T9_TRY(weight_slot(m, &w, err));
+    struct weight *w = weight_slot(m);
+    if (!w)
+        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
     T9_TRY(be_vector_load(m->be, w, &src, err));
     m->n_weights++;
     m->inv_freq = w;

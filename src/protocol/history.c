@@ -27,6 +27,7 @@ static str join3(struct arena *a, str x, str y, str z)
 
 struct arranger {
     struct history *h;
+    struct history_entry *entries; /* h's */
     struct history_caps caps;
     str carry; /* text that goes in front of the next user turn; p == NULL when there is none */
     bool failed;
@@ -35,7 +36,7 @@ struct arranger {
 static void push(struct arranger *a, chat_role role, str content, bool has_content,
                  const struct chat_message *src)
 {
-    a->h->entries[a->h->n_entries++] = (struct history_entry){role, content, has_content, src};
+    a->entries[a->h->n_entries++] = (struct history_entry){role, content, has_content, src};
 }
 
 static void carry_more(struct arranger *a, str text)
@@ -53,14 +54,15 @@ static void later_system(struct arranger *a, const struct chat_message *m, bool 
     }
     str marked = join3(&a->h->arena, mark, m->content, (str){0});
     a->failed |= marked.p == NULL;
-    struct history_entry *last = a->h->n_entries ? &a->h->entries[a->h->n_entries - 1] : NULL;
-    if (a->caps.user_twice || (!next_is_user && (!last || last->role != CHAT_ROLE_USER))) {
+    size_t n = a->h->n_entries;
+    bool after_user = n > 0 && a->entries[n - 1].role == CHAT_ROLE_USER;
+    if (a->caps.user_twice || (!next_is_user && !after_user)) {
         push(a, CHAT_ROLE_USER, marked, true, NULL);
     } else if (next_is_user) {
         carry_more(a, marked);
     } else {
-        last->content = join3(&a->h->arena, last->content, gap, marked);
-        a->failed |= last->content.p == NULL;
+        a->entries[n - 1].content = join3(&a->h->arena, a->entries[n - 1].content, gap, marked);
+        a->failed |= a->entries[n - 1].content.p == NULL;
     }
 }
 
@@ -105,9 +107,9 @@ t9_status history_arrange(struct history *h, const struct chat_message *messages
 {
     memset(h, 0, sizeof *h);
     arena_init(&h->arena, arena_max(messages, n));
-    struct arranger a = {h, caps, {0}, false};
-    h->entries = arena_calloc(&h->arena, n + 1, sizeof *h->entries);
-    if (!h->entries)
+    struct arranger a = {.h = h, .caps = caps};
+    a.entries = h->entries = arena_calloc(&h->arena, n + 1, sizeof *h->entries);
+    if (!a.entries)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory to arrange %zu messages", n);
     for (size_t i = lead_system(&a, messages, n); i < n && !a.failed; i++) {
         if (messages[i].role == CHAT_ROLE_SYSTEM)

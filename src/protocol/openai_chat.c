@@ -297,19 +297,19 @@ static bool is_text_only(yyjson_val *v)
 
 #define HONOURED(n, fn, ...)                                                                       \
     {                                                                                              \
-        .name = n, .cls = POLICY_HONOURED, .parse = fn, __VA_ARGS__                                \
+        .name = (n), .cls = POLICY_HONOURED, .parse = (fn), __VA_ARGS__                            \
     }
 #define NO_EFFECT(n, why)                                                                          \
     {                                                                                              \
-        .name = n, .cls = POLICY_NO_EFFECT, .note = why                                            \
+        .name = (n), .cls = POLICY_NO_EFFECT, .note = (why)                                        \
     }
 #define REFUSED(n, ok, why)                                                                        \
     {                                                                                              \
-        .name = n, .cls = POLICY_REFUSED, .neutral = ok, .note = why                               \
+        .name = (n), .cls = POLICY_REFUSED, .neutral = (ok), .note = (why)                         \
     }
 #define MAX_TOKENS(n)                                                                              \
     {                                                                                              \
-        .name = n, .cls = POLICY_CLAMPED, .parse = policy_i64, .min = 1,                           \
+        .name = (n), .cls = POLICY_CLAMPED, .parse = policy_i64, .min = 1,                         \
         .max = 9007199254740991.0, MEMBER(max_tokens),                                             \
         .note = "at most what fits the context beside the prompt"                                  \
     }

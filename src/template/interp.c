@@ -21,7 +21,7 @@ static enum flow exec_body(struct rctx *c, const struct node *body);
 
 /* ---- limits and errors ---- */
 
-bool rt_fail(struct rctx *c, t9_status s, const char *fmt, ...)
+bool(rt_fail)(struct rctx *c, t9_status s, const char *fmt, ...)
 {
     if (c->status != T9_STATUS_OK)
         return false;

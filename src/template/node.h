@@ -149,6 +149,9 @@ struct parser {
 
 bool parse_fail(struct parser *p, t9_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__
+#    define parse_fail(c, s, ...) t9_fail_false_(parse_fail(c, s, __VA_ARGS__))
+#endif
 void *parse_alloc(struct parser *p, size_t n, size_t size_bytes);
 struct node *node_new(struct parser *p, enum node_kind kind);
 bool parse_enter(struct parser *p);

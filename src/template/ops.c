@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-bool op_undefined(struct rctx *c, struct val u)
+bool(op_undefined)(struct rctx *c, struct val u)
 {
     str name = u.s ? jstr_view(u.s) : STR("a value");
     if (name.n > 80)

@@ -18,7 +18,7 @@ static struct node *parse_body(struct parser *p, const char *const *ends);
 
 /* ---- services ---- */
 
-bool parse_fail(struct parser *p, t9_status s, const char *fmt, ...)
+bool(parse_fail)(struct parser *p, t9_status s, const char *fmt, ...)
 {
     if (p->status != T9_STATUS_OK)
         return false;

@@ -55,7 +55,7 @@ size_t text_float(double f, char out[40])
         memcpy(out + w, "0.0", 4);
         return w + 3;
     }
-    char d[20];
+    char d[20] = {0};
     int point;
     size_t n = shortest_digits(f, d, &point);
     if (point > -4 && point <= 16) {

@@ -205,6 +205,9 @@ struct rctx {
 /* ---- errors and limits (interp.c) ---- */
 bool rt_fail(struct rctx *c, t9_status s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+#ifdef __clang_analyzer__
+#    define rt_fail(c, s, ...) t9_fail_false_(rt_fail(c, s, __VA_ARGS__))
+#endif
 bool rt_charge_slow(struct rctx *c);
 static inline bool rt_charge(struct rctx *c, uint64_t n)
 {
@@ -363,6 +366,9 @@ bool op_getattr(struct rctx *c, struct val obj, const struct jstr *name, struct 
 bool op_attr_only(struct rctx *c, struct val obj, const struct jstr *name, struct val *out);
 bool op_slice(struct rctx *c, struct val obj, const struct val bounds[3], struct val *out);
 bool op_undefined(struct rctx *c, struct val undef);
+#ifdef __clang_analyzer__
+#    define op_undefined(c, v) t9_fail_false_(op_undefined(c, v))
+#endif
 
 /* ---- calls (interp.c) ---- */
 bool rt_call(struct rctx *c, struct val callee, struct cargs *a, struct val *out);

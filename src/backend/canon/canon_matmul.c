@@ -188,14 +188,13 @@ bool canon_dtype_supported(uint32_t dtype)
     return kind_of(dtype) != NULL;
 }
 
-/* acc[o - lo] for outputs [lo, hi), at most OUT_CHUNK of them. */
+/* acc[o - lo], zero before, for outputs [lo, hi), at most OUT_CHUNK of them. */
 static void row_chunk(const struct kind *k, const struct weight *w, const float *x, int32_t lo,
                       int32_t hi, float *acc)
 {
     size_t n_blocks = (size_t)(w->n_in / k->block), row_bytes = n_blocks * k->block_size;
     const char *base = (const char *)w->data + (size_t)lo * row_bytes;
-    for (int32_t o = lo; o < hi; o++)
-        acc[o - lo] = 0;
+    const int32_t n = hi - lo;
     for (size_t b = 0; b < n_blocks; b++) {
         union {
             struct act32 a32;
@@ -209,7 +208,7 @@ static void row_chunk(const struct kind *k, const struct weight *w, const float 
             canon_quant256(&block.a256, x + b * ACT_BLOCK_K);
             act = &block.a256;
         }
-        for (int32_t o = 0; o < hi - lo; o++)
+        for (int32_t o = 0; o < n; o++)
             acc[o] = k->fn(base + (size_t)o * row_bytes + b * k->block_size, act, acc[o]);
     }
 }
@@ -223,7 +222,7 @@ static void product(const struct weight *w, const struct view *dst, const struct
     for (int32_t o = (int32_t)lo; o < hi; o += OUT_CHUNK) {
         int32_t end = o + OUT_CHUNK < hi ? o + OUT_CHUNK : (int32_t)hi;
         for (int32_t r = 0; r < src->rows; r++) {
-            float acc[OUT_CHUNK], *out = view_row(dst, r);
+            float acc[OUT_CHUNK] = {0}, *out = view_row(dst, r);
             row_chunk(k, w, view_row(src, r), o, end, acc);
             for (int32_t i = o; i < end; i++) {
                 float y = w->bias ? acc[i - o] + w->bias[i] : acc[i - o];
