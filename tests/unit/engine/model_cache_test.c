@@ -234,6 +234,42 @@ static void same_bits(const char *name, kv_type type, int n_threads)
     unload(&l);
 }
 
+/* The request that computes a shared prefix is cancelled half way; the one that waited for it takes
+ * over and gets the bits of its solo run. */
+static void producer_cancelled(void **state)
+{
+    (void)state;
+    struct loaded l;
+    if (!load(&l, "llama", "cpu", 1))
+        skip();
+    make_jobs(model_info(l.m)->n_vocab);
+    uint64_t rng = 3;
+    for (int k = 0; k < PROMPT_MAX; k++)
+        jobs[0].prompt[k] = (int32_t)(test_random(&rng) % 200);
+    jobs[0].n_prompt = PROMPT_MAX - 10;
+    jobs[1] = jobs[0];
+    struct engine *e = start(&l, KV_TYPE_F16, false, 64, &solo);
+    finish(e, submit(e, 1), &solo.r[1]);
+    end(e, &solo);
+    e = start(&l, KV_TYPE_F16, true, 128, &shared);
+    struct request *first = submit(e, 0);
+    struct request *second = submit(e, 1);
+    struct event_cursor c = {.admitted = true, .n_prefilled = 200};
+    assert_true(engine_wait(e, first, &c, 60000));
+    engine_cancel(e, first);
+    finish(e, second, &shared.r[1]);
+    assert_int_equal(first->finish, FINISH_REASON_CANCELLED);
+    assert_true(first->n_prefilled < PROMPT_MAX - 10);
+    request_free(first);
+    end(e, &shared);
+    memset(&shared.r[0], 0, sizeof shared.r[0]);
+    memset(&solo.r[0], 0, sizeof solo.r[0]);
+    assert_same_bits("taken over");
+    assert_int_equal(shared.stats.prefix_inflight, 1);
+    assert_true(shared.stats.prompt_tokens < PROMPT_MAX + 100); /* nothing was computed twice */
+    unload(&l);
+}
+
 static void llama_f16(void **state)
 {
     (void)state;
@@ -274,8 +310,12 @@ static void other_kv_types(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(llama_f16), cmocka_unit_test(llama_f32),      cmocka_unit_test(qwen2),
-        cmocka_unit_test(qwen3),     cmocka_unit_test(other_kv_types),
+        cmocka_unit_test(producer_cancelled),
+        cmocka_unit_test(llama_f16),
+        cmocka_unit_test(llama_f32),
+        cmocka_unit_test(qwen2),
+        cmocka_unit_test(qwen3),
+        cmocka_unit_test(other_kv_types),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};
     log_configure(&quiet);
