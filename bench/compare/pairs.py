@@ -94,8 +94,10 @@ def summarise(metric, pairs, n_wanted):
            "tail": metric.tail, "n_measured": len(pairs)}
     kept = values if metric.tail else drop_outliers(values)
     out["n_valid"] = len(kept)
-    if not kept:
-        return dict(out, claim=False, ratio=None)
+    if not kept:  # shown, so that one sees that it ran; they say nothing
+        void = [[x.figures.get(metric.name) for x in side] for side in list(zip(*pairs))[:2]]
+        void = [stats.median([v for v in side if v is not None]) for side in void] or [None, None]
+        return dict(out, claim=False, ratio=None, void_ours=void[0], void_peer=void[1])
     ours, peers = zip(*kept)
     ratios = [r for r in (metric.ratio(*v) for v in kept) if r is not None]
     out.update(ours_median=stats.median(ours), peer_median=stats.median(peers),
@@ -110,7 +112,8 @@ def summarise(metric, pairs, n_wanted):
 
 def show_summary(s):
     if s["ratio"] is None:
-        print("  %-26s no valid pair of %d" % (s["metric"], s["n_measured"]))
+        print("  %-26s no valid pair of %d (void: ours %s, peer %s)" % (
+            s["metric"], s["n_measured"], stats.show(s["void_ours"]), stats.show(s["void_peer"])))
         return
     print("  %-26s ours %10.1f (%.1f..%.1f)  peer %10.1f (%.1f..%.1f) %-5s  ratio %.2f "
           "(%.2f..%.2f), %d of %d pairs%s" % (
