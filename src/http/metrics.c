@@ -123,8 +123,8 @@ static void router_part(const struct engine_stats *e, struct buf *b)
     one(b, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages that sequences use, 0 to 1.",
         usage);
     counter(b, "vllm:num_preemptions_total", "As tempo9_preemptions_total.", e->preemptions);
-    counter(b, "vllm:prefix_cache_queries_total", "Prompt tokens looked up in the cache.",
-            e->prompt_tokens - e->recomputed_tokens + e->cached_tokens);
+    counter(b, "vllm:prefix_cache_queries_total", "Prompt tokens computed or taken from the cache.",
+            e->prompt_tokens + e->cached_tokens);
     counter(b, "vllm:prefix_cache_hits_total", "As tempo9_cached_tokens_total.", e->cached_tokens);
 }
 
