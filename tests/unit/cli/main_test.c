@@ -31,6 +31,7 @@ RECORDER(detokenize, DETOKENIZE)
 RECORDER(render, RENDER)
 RECORDER(eval, EVAL)
 RECORDER(bench, BENCH)
+RECORDER(replay, REPLAY)
 
 int cli_options_parse(struct cli_options *o, int argc, char **argv)
 {
