@@ -18,7 +18,7 @@ build = cmake --build --preset $(1) -j $(J)
 
 .DEFAULT_GOAL := all
 .NOTPARALLEL:
-.PHONY: all program run test lint asan tsan fuzz bench nightly install clean help deps-build deps-test deps-lint
+.PHONY: all program everything run test lint asan tsan fuzz bench nightly install clean help deps-build deps-test deps-lint
 
 all: deps-build program
 
@@ -26,8 +26,12 @@ all: deps-build program
 program:
 	@mkdir -p build
 	@$(call configure,release,)
-	@$(call build,release)
+	@$(call build,release) --target tempo9
 	@ln -f build/release/tempo9 build/.tempo9.new && mv -f build/.tempo9.new build/tempo9
+
+# The program, and the tests where cmocka is there.
+everything: program
+	@$(call build,release)
 
 run: deps-build program
 ifeq ($(MODEL),models/SmolLM2-135M-Instruct.Q4_1.gguf)
@@ -41,7 +45,7 @@ endif
 	  'Ctrl-C stops the server.' ''
 	@exec build/tempo9 serve --gguf '$(MODEL)' --port $(PORT) $(ARGS)
 
-test: deps-test program
+test: deps-test everything
 	@cd build/release && ctest --output-on-failure --no-tests=error -j $(J) $(ARGS)
 
 lint: deps-lint
