@@ -335,7 +335,8 @@ static void report_write(const struct runtime *rt, const struct report *rep)
     buf_init(&w, 1 << 12);
     const struct cli_options *o = rep->o;
     buf_printf(&w,
-               "{\"kv_type\":\"%s\",\"step_tokens\":%d,\"max_batch\":%d,\"sampling\":\"greedy\",",
+               "{\"kv_type\":\"%s\",\"step_tokens\":%d,\"max_batch\":%d,\"sampling\":\"greedy\","
+               "\"prefix_cache\":false,",
                kv_type_name(runtime_kv_type(o)), o->step_tokens, o->max_batch);
     list_write(&w, "prompt", &o->bench_prompt);
     list_write(&w, "depth", &o->bench_depth);

@@ -152,6 +152,8 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
         p.diverged = divergence_log;
         p.diverged_ctx = rt->tokenizer;
     }
+    /* Every run of a benchmark computes what it times. */
+    p.no_prefix_cache = o->command == CLI_COMMAND_BENCH;
     p.max_running_per_key = o->max_per_client;
     p.model = rt->model;
     p.be = rt->be;
