@@ -27,7 +27,8 @@ program:
 	@mkdir -p build
 	@$(call configure,release,)
 	@$(call build,release) --target tempo9
-	@ln -f build/release/tempo9 build/.tempo9.new && mv -f build/.tempo9.new build/tempo9
+	@[ build/release/tempo9 -ef build/tempo9 ] || { \
+	  ln -f build/release/tempo9 build/.tempo9.new && mv -f build/.tempo9.new build/tempo9; }
 
 # The program, and the tests where cmocka is there.
 everything: program
@@ -40,8 +41,10 @@ endif
 	@printf '%s\n' '' \
 	  'tempo9 will listen on http://127.0.0.1:$(PORT) once the model is loaded. In another terminal:' '' \
 	  '  curl -N http://127.0.0.1:$(PORT)/v1/chat/completions -H "Content-Type: application/json" \' \
-	  "    -d '{\"model\":\"default\",\"stream\":true,\"messages\":[{\"role\":\"user\",\"content\":\"Name three colours.\"}]}'" '' \
-	  '  build/tempo9 run --gguf $(MODEL)     a chat in this terminal, without the server' '' \
+	  "    -d '{\"model\": \"default\", \"stream\": true, \"temperature\": 0, \"max_tokens\": 60," \
+	  "         \"messages\": [{\"role\": \"user\", \"content\": \"Name three colours.\"}]}'" '' \
+	  'or a chat without the server:' '' \
+	  '  build/tempo9 run --gguf $(MODEL)' '' \
 	  'Ctrl-C stops the server.' ''
 	@exec build/tempo9 serve --gguf '$(MODEL)' --port $(PORT) $(ARGS)
 
