@@ -4,6 +4,7 @@
 #include "cli/cli.h"
 
 #include "base/buf.h"
+#include "base/utf8.h"
 #include "t9_build.h"
 
 #include <poll.h>
@@ -40,6 +41,7 @@ void cli_signals_init(bool watch_interrupts)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigemptyset(&ignore.sa_mask);
     sigaction(SIGPIPE, &ignore, NULL);
+    sigaction(SIGXFSZ, &ignore, NULL); /* a file at its limit is a failed write, not an end */
 }
 
 void cli_interrupt_wait(void)
@@ -58,9 +60,27 @@ void cli_interrupt_wait(void)
     sigprocmask(SIG_SETMASK, &old, NULL);
 }
 
+/* Messages quote files and templates, which must not drive the terminal: control characters are
+ * escaped as the log escapes them. */
+static void put_message(FILE *out, const char *msg)
+{
+    uint32_t cp;
+    for (size_t i = 0, n = strlen(msg), len; i < n; i += len ? len : 1) {
+        len = utf8_decode(msg + i, n - i, &cp);
+        if (len == 0)
+            fputs("\xEF\xBF\xBD", out);
+        else if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0))
+            fprintf(out, "\\x%02x", (unsigned)cp);
+        else
+            fwrite(msg + i, 1, len, out);
+    }
+}
+
 int cli_fail(const struct t9_err *err)
 {
-    fprintf(stderr, "tempo9: %s\n", err->msg[0] ? err->msg : t9_status_name(err->code));
+    fputs("tempo9: ", stderr);
+    put_message(stderr, err->msg[0] ? err->msg : t9_status_name(err->code));
+    fputc('\n', stderr);
     return EXIT_FAILED;
 }
 

@@ -95,7 +95,12 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     T9_TRY(kv_pool_new(&e->pool, p->be, &e->geom, p->kv_bytes, err));
     int64_t pool_tokens = (int64_t)kv_pool_stats(e->pool).pages_total * KV_PAGE_TOKENS;
     e->max_length = p->max_length > 0 ? p->max_length : e->info->context_length;
-    if (e->max_length < 2 || e->max_length > pool_tokens)
+    if (e->max_length < 2)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "a request of %d token (the model's context_length, or --max-length) has no "
+                       "room for a prompt and a reply: 2 is the least",
+                       e->max_length);
+    if (e->max_length > pool_tokens)
         e->max_length = pool_tokens > INT32_MAX - KV_PAGE_TOKENS ? INT32_MAX - KV_PAGE_TOKENS
                                                                  : (int32_t)pool_tokens;
     e->n_slots = SLOTS_PER_SEQ * p->max_batch;

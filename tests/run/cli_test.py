@@ -12,6 +12,7 @@ import json
 import math
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def test_usage_errors(cli):
     for args in ((), ("serve",), ("frobnicate",), ("--bogus",), ("-Z",), (m, "--port"),
                  (m, "--port", "abc"), (m, "--port", "65536"), (m, "--port", "-1"),
                  (m, "--port", "80 "), (m, "--port", "0x50"), (m, "--port", ""),
-                 (m, "--max-length", "0"), (m, "--max-batch", "1e3"), (m, "--kv-memory", "0"),
+                 (m, "--max-length", "0"), (m, "--max-length", "1"),
+                 (m, "--max-batch", "1e3"), (m, "--kv-memory", "0"),
                  (m, "--kv-memory", "4Q"), (m, "--threads", "0"), (m, "--kv-type", "f8"),
                  (m, "--log-level", "loud"), (m, "--speculation-k", "4"), (m, "--mmproj", m),
                  (m, "extra"), (m, "--strict=1"), (m, "--json"), ("run", m, "--port", "1"),
@@ -104,6 +106,25 @@ def test_failures(cli):
         check(out == b"" and len(lines) == 1 and (logged or len(err.splitlines()) == 1),
               "%r: %r %r" % (args, out, err))
     check(not os.path.exists(cli.tmp + "/o.part"), "a partial output stays")
+
+
+def test_message_does_not_drive_the_terminal(cli):
+    """What a file says is quoted without its control characters."""
+    text = '{{ raise_exception("a\x1b[31m\u009b1m\\nb\u00e9") }}'
+    t = cli.file("esc.jinja", text.encode())
+    _, err = cli.run("render", "--template", t, "--input", cli.file("in.json", "{}"), code=1)
+    check("\x1b" not in err and "\u009b" not in err and err.count("\n") == 1, repr(err))
+    check("a\\x1b[31m\\x9b1m\\x0ab\u00e9" in err, repr(err))
+
+
+def test_file_at_its_limit(cli):
+    """A file that may not grow is a failed write with a message, not a death by signal."""
+    ids, out = cli.file("ids.json", json.dumps([1] * 1000)), cli.tmp + "/big.f32"
+    p = subprocess.run(
+        [cli.a.program, "eval", cli.tiny, "--tokens", ids, "--logits", out], capture_output=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000)))
+    check(p.returncode == 1 and b"write failed" in p.stderr, "%d %r" % (p.returncode, p.stderr))
+    check(not os.path.exists(out + ".part"), "a partial output stays")
 
 
 def test_help_and_man(cli):

@@ -120,6 +120,11 @@ static void refusals(void **state)
     p.max_batch = 0;
     assert_int_equal(engine_new(&e, &p, &err), T9_STATUS_INVALID);
     assert_non_null(strstr(err.msg, "max_batch"));
+    /* A length that holds no reply is no wish for "as much as there is". */
+    p = params(be);
+    p.max_length = 1;
+    assert_int_equal(engine_new(&e, &p, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "2 is the least"));
     fake_be_free(be);
 }
 
@@ -519,10 +524,12 @@ static void backend_failure(void **state)
     struct request *r[4];
     struct t9_err err;
     atomic_store(&be->fail_at, be->runs + 10);
+    gate(be); /* all four are in before it fails */
     for (int i = 0; i < 4; i++) {
         r[i] = make(prompt, 5, 100);
         submit(e, r[i]);
     }
+    ungate(be);
     for (int i = 0; i < 4; i++) {
         struct event end = read_to_end(e, r[i]);
         assert_int_equal(end.kind, EVENT_ERROR);
