@@ -36,10 +36,12 @@ static void announce(const struct cli_options *o, const struct runtime *rt, cons
     LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name,
              model_info(rt->model)->arch, (double)model_info(rt->model)->n_params / 1e6,
              (double)rt->load_ns / 1e9);
-    LOG_INFO(
-        "serve", "backend %s (%s), %d threads, kv %s, up to %d tokens a request, %.1f GB for KV",
-        be_name(rt->be), be_isa(rt->be), be_threads(rt->be), kv_type_name(runtime_kv_type(o)),
-        engine_max_length(rt->engine), (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
+    LOG_INFO("serve",
+             "backend %s (%s), %d threads, kv %s, up to %d tokens a request, memory for keys "
+             "and values as used, at most %.1f GB",
+             be_name(rt->be), be_isa(rt->be), be_threads(rt->be), kv_type_name(runtime_kv_type(o)),
+             engine_max_length(rt->engine),
+             (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
     LOG_INFO("serve", "listening on http://%s%s%s:%u (OpenAI API at /v1)", v6 ? "[" : "", o->host,
              v6 ? "]" : "", port);
 }
@@ -77,6 +79,13 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
 {
     struct origins origins;
     T9_TRY(origins_split(&origins, o->cors_origins, err));
+    struct http_params hp;
+    http_params_init(&hp);
+    hp.host = o->host;
+    hp.port = (uint16_t)o->port;
+    hp.insecure = o->insecure;
+    hp.api_key = config_api_key(o);
+    T9_TRY(http_params_check(&hp, err));
     T9_TRY(runtime_open_tokenizer(rt, o, err));
     T9_TRY(runtime_open_template(rt, err));
     T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
@@ -84,14 +93,8 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     char name[NAME_MAX_BYTES];
     model_name(o, rt, name);
     static const char *const aliases[] = {"default"};
-    struct http_params hp;
-    http_params_init(&hp);
-    hp.host = o->host;
-    hp.port = (uint16_t)o->port;
-    hp.insecure = o->insecure;
     /* One client can fill half of the queue at most, so that the others get a place. */
     hp.max_open_per_client = o->max_per_client ? o->max_per_client + (o->queue + 1) / 2 : 0;
-    hp.api_key = config_api_key(o);
     hp.cors_origins = origins.v;
     hp.n_cors_origins = origins.n;
     hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,

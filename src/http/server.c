@@ -271,8 +271,8 @@ static enum MHD_Result end_request(struct exchange *x, const char *url)
     if (s == T9_STATUS_FORBIDDEN)
         return reply_error(x, &e);
     if (!x->route) {
-        (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path", "there is no %s %s here",
-                        x->method, x->shown_path);
+        (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path",
+                        "there is no %s %s here; / lists what there is", x->method, x->shown_path);
         return reply_error(x, &e);
     }
     if (preflight)
@@ -415,14 +415,14 @@ static t9_status cannot_bind(const struct http_params *p, int error, struct t9_e
                    error);
 }
 
-static int listen_on(const struct addrinfo *ai)
+static int bind_on(const struct addrinfo *ai, bool and_listen)
 {
     int one = 1;
     int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
     if (fd < 0)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && listen(fd, 512) == 0)
+    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && (!and_listen || listen(fd, 512) == 0))
         return fd;
     int error = errno;
     (void)close(fd);
@@ -444,24 +444,40 @@ static uint16_t port_of(int fd)
     return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
 }
 
-static t9_status bind_server(struct http_server *s, struct t9_err *err)
+/* A socket with the address of `p`, the caller's. */
+static t9_status bind_address(const struct http_params *p, bool and_listen, int *fd,
+                              struct t9_err *err)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     char port[8];
-    (void)snprintf(port, sizeof port, "%u", s->p.port);
-    int code = getaddrinfo(s->p.host, port, &hints, &list);
+    *fd = -1;
+    (void)snprintf(port, sizeof port, "%u", p->port);
+    int code = getaddrinfo(p->host, port, &hints, &list);
     if (code != 0 || !list)
-        return t9_fail(err, T9_STATUS_IO, "%s is no address to listen on: %s", s->p.host,
+        return t9_fail(err, T9_STATUS_IO, "%s is no address to listen on: %s", p->host,
                        gai_strerror(code));
     int error = 0;
-    for (const struct addrinfo *ai = list; ai && s->listen_fd < 0; ai = ai->ai_next) {
-        s->listen_fd = listen_on(ai);
-        error = s->listen_fd < 0 ? errno : 0;
+    for (const struct addrinfo *ai = list; ai && *fd < 0; ai = ai->ai_next) {
+        *fd = bind_on(ai, and_listen);
+        error = *fd < 0 ? errno : 0;
     }
     freeaddrinfo(list);
-    if (s->listen_fd < 0)
-        return cannot_bind(&s->p, error, err);
+    return *fd < 0 ? cannot_bind(p, error, err) : T9_STATUS_OK;
+}
+
+t9_status http_params_check(const struct http_params *p, struct t9_err *err)
+{
+    int fd = -1;
+    T9_TRY(check_params(p, err));
+    T9_TRY(bind_address(p, false, &fd, err));
+    (void)close(fd);
+    return T9_STATUS_OK;
+}
+
+static t9_status bind_server(struct http_server *s, struct t9_err *err)
+{
+    T9_TRY(bind_address(&s->p, true, &s->listen_fd, err));
     s->port = port_of(s->listen_fd);
     return T9_STATUS_OK;
 }

@@ -41,6 +41,9 @@ struct http_params {
 
 /* 127.0.0.1:11435, 2 + 2 threads, 1000 connections, 60 s, 64 MiB, 512 MiB, 5 s, 10 s. */
 void http_params_init(struct http_params *p);
+/* Whether the address may and can be had, asked before minutes go into loading a model: binds it
+ * for a moment without listening. Errors as of http_server_new. */
+t9_status http_params_check(const struct http_params *p, struct t9_err *err);
 /* Binds, probes the template, starts all threads. What `p` points to outlives the server. INVALID
  * for a refused configuration; IO for an address that can't be had, with a message for people. */
 t9_status http_server_new(struct http_server **out, const struct http_params *p,
