@@ -260,6 +260,16 @@ static bool editor_line(struct editor *ed, struct buf *line)
 }
 #endif
 
+/* A slash and one word, as a command would be: a typing error must not become a message. */
+static bool looks_like_command(str text)
+{
+    for (size_t i = 1; i < text.n; i++) {
+        if (text.p[i] < 'a' || text.p[i] > 'z')
+            return false;
+    }
+    return text.n > 1 && text.p[0] == '/';
+}
+
 /* Turns until the end of input. An interrupt at the prompt starts a fresh line; two in a row leave.
  */
 static t9_status chat_loop(struct chat *c, struct t9_err *err)
@@ -295,6 +305,9 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
             continue;
         if (str_eqz(text, "/reset")) {
             s = reset(c, err);
+        } else if (c->terminal && looks_like_command(text)) {
+            fprintf(stderr, "(" STR_FMT " is no command: /reset starts anew, Ctrl-D leaves)\n",
+                    STR_ARG(text));
         } else {
             cli_interrupts_clear();
             s = message_add(c, CHAT_ROLE_USER, text, err);
