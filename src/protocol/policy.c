@@ -77,6 +77,11 @@ static t9_status out_of_range(struct policy_ctx *c, const struct policy_field *f
                               yyjson_val *v)
 {
     char brief[80];
+    /* The largest whole number that JSON carries exactly is no limit that a person has to know. */
+    if (f->max >= 9007199254740991.0)
+        return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
+                         "%s must be %s of at least %.15g, not %s", f->name, kind, f->min,
+                         chat_brief(v, brief));
     return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
                      "%s must be %s from %.15g to %.15g, not %s", f->name, kind, f->min, f->max,
                      chat_brief(v, brief));

@@ -120,7 +120,8 @@ static t9_status choose_max_tokens(struct chat_run *run, int32_t *out, struct ch
     if (room <= 0)
         return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
                          "the prompt has %zu tokens, and prompt and reply together may have %d: "
-                         "shorten the conversation, or start the server with a larger --max-length",
+                         "shorten the conversation, or raise --max-length where the model's own "
+                         "limit allows it",
                          run->prompt.n, engine_max_length(engine));
     if (q->max_tokens > room)
         chat_warn(q,
