@@ -44,7 +44,7 @@ endif
 	  "    -d '{\"model\": \"default\", \"stream\": true, \"temperature\": 0, \"max_tokens\": 60," \
 	  "         \"messages\": [{\"role\": \"user\", \"content\": \"Name three colours.\"}]}'" '' \
 	  'or a chat without the server:' '' \
-	  '  build/tempo9 run --gguf $(MODEL)' '' \
+	  '  build/tempo9 run $(MODEL)' '' \
 	  'Ctrl-C stops the server.' ''
 	@exec build/tempo9 serve --gguf '$(MODEL)' --port $(PORT) $(ARGS)
 

@@ -17,6 +17,7 @@ set(t9_build_info_command
 add_custom_target(t9_write_build_info
     COMMAND ${t9_build_info_command}
     BYPRODUCTS "${T9_GENERATED_DIR}/t9_build.h"
+    COMMENT "Looking at the version and commit"
     VERBATIM)
 # Once at configure time as well, for editors and clang-tidy.
 execute_process(COMMAND ${t9_build_info_command})
