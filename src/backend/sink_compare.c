@@ -163,7 +163,7 @@ static void gather_kv(const struct kv_geom *g, const char *head, bool key, int32
 static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op *other)
 {
     const struct kv_geom *g = op->kv;
-    float a[KV_HEAD_DIM_MAX], b[KV_HEAD_DIM_MAX];
+    float a[KV_HEAD_DIM_MAX] = {0}, b[KV_HEAD_DIM_MAX] = {0};
     for (int32_t r = 0; r < op->dst[0].rows; r++) {
         int32_t key = i32_of(&op->src[3], r);
         if (key < 0)
@@ -188,7 +188,7 @@ static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op 
 static t9_status compare_all(struct cx *cx, const struct op *op, const struct op *other)
 {
     static const char *const names[OP_DST_MAX] = {"dst 0", "dst 1", "dst 2"};
-    for (int k = 0; k < op->n_dst; k++) {
+    for (int k = 0; k < op->n_dst && k < OP_DST_MAX; k++) {
         for (int32_t r = 0; r < op->dst[k].rows; r++)
             T9_TRY(compare_row(cx, op, names[k], r, row_of(&op->dst[k], r),
                                row_of(&other->dst[k], r), op->dst[k].cols));

@@ -81,9 +81,10 @@ static t9_status alloc_tree(struct engine *e, struct t9_err *err)
     char salt[160];
     if (e->p.no_prefix_cache)
         return T9_STATUS_OK;
-    int n = snprintf(salt, sizeof salt, "%s %.*s %llu %s", e->info->arch,
-                     e->info->name.n > 64 ? 64 : (int)e->info->name.n, e->info->name.p,
-                     (unsigned long long)e->info->n_params, kv_type_name(e->p.kv_type));
+    int n =
+        snprintf(salt, sizeof salt, "%.24s %s %.*s %llu %s", be_numerics(e->p.be), e->info->arch,
+                 e->info->name.n > 64 ? 64 : (int)e->info->name.n, e->info->name.p,
+                 (unsigned long long)e->info->n_params, kv_type_name(e->p.kv_type));
     return kv_tree_new(&e->tree, e->pool, (str){salt, (size_t)n}, err);
 }
 

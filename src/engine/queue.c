@@ -155,9 +155,9 @@ static int32_t next_waiting_slot(const struct engine *e, int32_t last)
         const struct sched_seq *s = &e->sched[i];
         if (!e->seqs[i].waits)
             continue;
-        const struct sched_seq *l = last < 0 ? NULL : &e->sched[last];
-        if (l &&
-            (s->priority > l->priority || (s->priority == l->priority && s->order <= l->order)))
+        if (last >= 0 &&
+            (s->priority > e->sched[last].priority ||
+             (s->priority == e->sched[last].priority && s->order <= e->sched[last].order)))
             continue;
         if (best < 0 || s->priority > e->sched[best].priority ||
             (s->priority == e->sched[best].priority && s->order < e->sched[best].order))

@@ -49,7 +49,7 @@ void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
         for (int32_t h = 0; h < g->n_head_kv; h++) {
             const float *k_src = ref_row(&op->src[0], r) + (size_t)h * d;
             const float *v_src = ref_row(&op->src[1], r) + (size_t)h * d;
-            float k[KV_HEAD_DIM_MAX];
+            float k[KV_HEAD_DIM_MAX] = {0};
             for (int32_t i = 0; i < d; i++)
                 k[i] = k_src[i];
             norm_rotate(op, k, op->w[1], cs);

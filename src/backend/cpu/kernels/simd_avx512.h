@@ -24,7 +24,7 @@ enum {
     CHAINS = 4, /* rows whose dot products are interleaved */
     CHAINS_K = 8,
     FLOAT_PANELS = 4, /* panels of a tile of 4 rows of a float type */
-    QK_PAIRS = 4, /* score rows at once */
+    QK_PAIRS = 4,     /* score rows at once */
     PV_PAIRS = 4,
     PV_VECS = 4,
 };
