@@ -18,6 +18,8 @@ enum { ORIGIN_ASSISTANT = 2 };
 
 #define KWARGS_BYTES_MAX  ((size_t)256 << 20)
 #define PROMPT_TOKENS_MAX ((size_t)8 << 20)
+/* Prompts up to here are counted whole, however low the limit is. */
+#define PROMPT_TOKENS_COUNTED ((size_t)64 << 10)
 
 static const char chatml[] =
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
@@ -170,12 +172,33 @@ static t9_status encode(const struct prep *p, const struct jinja_output *text, s
     return s;
 }
 
+/* Where a prompt that is too long is given up: far enough beyond the limit that most refusals can
+ * name the length, near enough that a huge body does not hold a thread for seconds. */
+static size_t tokens_max(const struct prep *p)
+{
+    if (!p->params.engine)
+        return PROMPT_TOKENS_MAX;
+    size_t max = (size_t)engine_max_length(p->params.engine) * 4;
+    if (max < PROMPT_TOKENS_COUNTED)
+        max = PROMPT_TOKENS_COUNTED;
+    return max < PROMPT_TOKENS_MAX ? max : PROMPT_TOKENS_MAX;
+}
+
+/* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
+ * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
+static bool surely_too_long(const struct prep *p, size_t n_bytes)
+{
+    uint64_t longest = tokenizer_vocab(p->params.tokenizer)->longest_bytes;
+    return p->params.engine &&
+           n_bytes / 4 > (uint64_t)engine_max_length(p->params.engine) * longest;
+}
+
 t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
                       struct chat_error *err)
 {
     struct jinja_output text = {0};
     struct t9_err e = {0};
-    tok_ids_init(out, PROMPT_TOKENS_MAX);
+    tok_ids_init(out, tokens_max(p));
     if (!p->tmpl)
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
                          "this model has no chat template and its vocabulary no <|im_start|>, so "
@@ -188,12 +211,21 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
             s = T9_STATUS_INVALID;
         return chat_fail(err, s, "messages", "template_error", "%s", e.msg);
     }
-    s = encode(p, &text, out, &e);
+    size_t n_bytes = text.text.n;
+    bool refused = surely_too_long(p, n_bytes);
+    if (!refused)
+        s = encode(p, &text, out, &e);
     jinja_output_deinit(&text);
+    if (refused)
+        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
+                         "the prompt has %zu bytes of text, and prompt and reply together may have "
+                         "%d tokens: shorten the conversation",
+                         n_bytes, engine_max_length(p->params.engine));
     if (s == T9_STATUS_TOO_LARGE)
         return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
-                         "the prompt has more than %zu tokens: shorten the conversation",
-                         PROMPT_TOKENS_MAX);
+                         "the prompt has more than %zu tokens, over the limit: shorten the "
+                         "conversation",
+                         out->max);
     if (s != T9_STATUS_OK)
         return chat_fail(err, s, NULL, NULL, "%s", e.msg);
     if (out->n == 0)

@@ -473,6 +473,18 @@ static void test_context(void **state)
     client_chat(r.port, json.p, &in);
     assert_int_equal(client_status(&in), 400);
     assert_true(has(&in, "context_length_exceeded") && has(&in, "--max-length") && has(&in, "60"));
+    /* So much text that it is not even tokenized. */
+    buf_deinit(&in);
+    buf_deinit(&json);
+    buf_init(&json, 1 << 20);
+    buf_puts(&json, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (int i = 0; i < 500000; i++)
+        buf_putc(&json, 'a');
+    buf_puts(&json, "\"}]}");
+    buf_putc(&json, 0);
+    client_chat(r.port, json.p, &in);
+    assert_int_equal(client_status(&in), 400);
+    assert_true(has(&in, "context_length_exceeded") && has(&in, "bytes of text"));
     buf_deinit(&in);
     buf_deinit(&json);
     rig_stop(&r);
