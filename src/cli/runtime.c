@@ -160,6 +160,12 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
     p.vocab = tokenizer_vocab(rt->tokenizer);
     p.kv_type = runtime_kv_type(o);
     p.kv_bytes = o->kv_memory_bytes ? o->kv_memory_bytes : memory_kv_default_bytes("");
+    uint64_t available = memory_available_bytes("");
+    if (o->kv_memory_bytes > available)
+        LOG_WARN("serve",
+                 "--kv-memory allows %.1f GB and %.1f GB are free: when they are used up, the "
+                 "system ends a process, perhaps this one",
+                 (double)p.kv_bytes / 1e9, (double)available / 1e9);
     p.max_length = o->max_length;
     p.max_batch = o->max_batch;
     p.step_tokens = o->step_tokens;

@@ -127,6 +127,14 @@ def test_file_at_its_limit(cli):
     check(not os.path.exists(out + ".part"), "a partial output stays")
 
 
+def test_more_kv_memory_than_there_is(cli):
+    """Taken, since it costs nothing until it is used, and said."""
+    _, err = cli.run("run", cli.tiny, "-p", "hi", "-n", "2", "--kv-memory", "5000G")
+    check("--kv-memory allows 5368.7 GB" in err, err)
+    _, err = cli.run("run", cli.tiny, "-p", "hi", "-n", "2", "--kv-memory", "1M")
+    check("--kv-memory allows" not in err, err)
+
+
 def test_help_and_man(cli):
     """Every command has help, and the manual page has exactly the flags that the helps have."""
     in_help = set()
