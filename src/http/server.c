@@ -579,12 +579,12 @@ static void stop_connections(struct http_server *s, uint32_t timeout_ms)
     }
     /* Until here who connected was told to come back later, which is kinder than a closed door. */
     MHD_socket fd = MHD_quiesce_daemon(s->mhd);
-    if (fd >= 0)
-        (void)close(fd);
     s->listen_fd = -1;
     atomic_store(&s->closing, true);
     end_all(s, true);
     MHD_stop_daemon(s->mhd);
+    if (fd >= 0)
+        (void)close(fd); /* only now: until they end, the library's threads still name it */
 }
 
 void http_server_stop(struct http_server *s, uint32_t timeout_ms)

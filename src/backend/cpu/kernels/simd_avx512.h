@@ -34,7 +34,7 @@ typedef __m512i vi;
 
 FN __mmask16 v_mask(int32_t n)
 {
-    return n >= VL ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    return (__mmask16)(n >= VL ? 0xffffu : (1u << n) - 1u);
 }
 FN vf v_zero(void)
 {
