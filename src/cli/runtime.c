@@ -36,9 +36,12 @@ t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o
 t9_status runtime_open_template(struct runtime *rt, struct t9_err *err)
 {
     str source;
-    if (gguf_get_str(rt->gguf, "tokenizer.chat_template", &source, NULL) != T9_STATUS_OK)
+    t9_status s = gguf_get_str(rt->gguf, "tokenizer.chat_template", &source, err);
+    if (s == T9_STATUS_NOT_FOUND)
         return T9_STATUS_OK;
-    t9_status s = jinja_parse(&rt->chat_template, source, err);
+    if (s != T9_STATUS_OK)
+        return s;
+    s = jinja_parse(&rt->chat_template, source, err);
     return s == T9_STATUS_OK ? s
                              : t9_err_prefix(err, "%s: chat template", gguf_file_name(rt->gguf));
 }

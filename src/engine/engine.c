@@ -272,7 +272,7 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
     t9_status st = check_open(e, err);
     if (st == T9_STATUS_OK && n_waiting >= e->p.queue_cap)
         st =
-            t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again in %d seconds",
+            t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again in %d s",
                     n_waiting, engine_retry_after_s(e));
     if (st == T9_STATUS_OK) {
         r->id = atomic_fetch_add(&e->n_submitted, 1) + 1;
@@ -282,7 +282,7 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
         if (ring_push(e->ring, r))
             return T9_STATUS_OK;
         atomic_fetch_sub(&e->waiting_tokens, r->n_prompt);
-        st = t9_fail(err, T9_STATUS_BUSY, "the queue is full; try again in %d seconds",
+        st = t9_fail(err, T9_STATUS_BUSY, "the queue is full; try again in %d s",
                      engine_retry_after_s(e));
     }
     atomic_fetch_sub(&e->n_waiting, 1);
