@@ -271,9 +271,8 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
     int32_t n_waiting = atomic_fetch_add(&e->n_waiting, 1);
     t9_status st = check_open(e, err);
     if (st == T9_STATUS_OK && n_waiting >= e->p.queue_cap)
-        st =
-            t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again in %d s",
-                    n_waiting, engine_retry_after_s(e));
+        st = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again in %d s",
+                     n_waiting, engine_retry_after_s(e));
     if (st == T9_STATUS_OK) {
         r->id = atomic_fetch_add(&e->n_submitted, 1) + 1;
         atomic_fetch_add(&e->waiting_tokens, r->n_prompt);
