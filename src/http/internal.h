@@ -115,6 +115,23 @@ struct exchange {
     struct exchange *prev, *next;
 };
 
+/* ---- listen.c ---- */
+/* A bound socket with the address of `p`, the caller's; listening with `and_listen`. */
+t9_status listen_bind(const struct http_params *p, bool and_listen, int *fd, struct t9_err *err);
+uint16_t listen_port(int fd); /* 0: none */
+
+/* ---- routes.c ---- */
+const struct route *route_find(const char *url); /* NULL: there is none */
+const char *route_allow(const struct route *r);  /* value of the header Allow */
+bool route_allows(const struct route *r, const char *method);
+
+/* ---- request.c: the library's callbacks ---- */
+enum MHD_Result request_on_data(void *server, struct MHD_Connection *c, const char *url,
+                                const char *method, const char *version, const char *data,
+                                size_t *n_data, void **ctx);
+void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
+                          enum MHD_RequestTerminationCode how);
+
 /* ---- exchange.c ---- */
 struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c);
 void exchange_hold(struct exchange *x);

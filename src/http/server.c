@@ -1,355 +1,18 @@
 /*
- * http/server.c - binds, routes, receives bodies, starts and stops. See server.h for the threads.
- *
- * The library calls on_request once with the head, then for every piece of the body, then once
- * more; replies are sent in the last call only, so a connection can be kept alive. A body over the
- * limit that is announced is refused at once (and the connection closed); one that turns out to be
- * too large is received and thrown away up to another limit's worth, then refused.
+ * http/server.c - starts and stops: threads, the HTTP library, the end of what is under way. See
+ * server.h for the threads.
  */
 #include "http/server.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/num.h"
 #include "http/internal.h"
-#include "protocol/openai_chat.h"
 
-#include <errno.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/socket.h>
 #include <unistd.h>
-
-/* ---- routes ---- */
-
-static enum MHD_Result get_root(struct exchange *x, const char *url)
-{
-    (void)url;
-    return reply_bytes(
-        x, MHD_HTTP_OK, "text/plain; charset=utf-8",
-        STR("tempo9 is running.\n\n"
-            "POST /v1/chat/completions   chat, streamed or not (OpenAI's form)\n"
-            "GET  /v1/models             the model served here\n"
-            "GET  /v1/capabilities       every request field and what is done with it\n"
-            "GET  /health                whether requests are taken\n"
-            "GET  /v1/state              what the server is doing now\n"
-            "GET  /metrics               counters for Prometheus\n"));
-}
-
-static enum MHD_Result get_health(struct exchange *x, const char *url)
-{
-    bool stopping = atomic_load(&x->server->stopping);
-    (void)url;
-    return reply_bytes(x, stopping ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "application/json",
-                       stopping ? STR("{\"status\":\"stopping\"}") : STR("{\"status\":\"ok\"}"));
-}
-
-static enum MHD_Result send_buf(struct exchange *x, const char *type, struct buf *b)
-{
-    enum MHD_Result ok = b->failed ? MHD_NO : reply_bytes(x, MHD_HTTP_OK, type, buf_str(b));
-    buf_deinit(b);
-    return ok;
-}
-
-static enum MHD_Result get_metrics(struct exchange *x, const char *url)
-{
-    struct buf b;
-    (void)url;
-    buf_init(&b, 1 << 20);
-    metrics_write(x->server, &b);
-    return send_buf(x, "text/plain; version=0.0.4; charset=utf-8", &b);
-}
-
-static enum MHD_Result get_state(struct exchange *x, const char *url)
-{
-    struct buf b;
-    (void)url;
-    buf_init(&b, 1 << 20);
-    state_write(x->server, &b);
-    return send_buf(x, "application/json", &b);
-}
-
-static enum MHD_Result get_capabilities(struct exchange *x, const char *url)
-{
-    struct buf b;
-    (void)url;
-    buf_init(&b, 1 << 20);
-    capabilities_write(x->server->prep, &x->server->p.about, &b);
-    return send_buf(x, "application/json", &b);
-}
-
-static enum MHD_Result get_models(struct exchange *x, const char *url)
-{
-    struct buf b;
-    (void)url;
-    buf_init(&b, 1 << 20);
-    models_write_list(x->server->prep, x->server->started_s, &b);
-    return send_buf(x, "application/json", &b);
-}
-
-static enum MHD_Result get_model(struct exchange *x, const char *url)
-{
-    struct buf b;
-    struct chat_error e = {0};
-    str id = str_from(url + strlen(x->route->path));
-    buf_init(&b, 1 << 20);
-    if (models_write_one(x->server->prep, id, x->server->started_s, &b))
-        return send_buf(x, "application/json", &b);
-    buf_deinit(&b);
-    (void)chat_fail(&e, T9_STATUS_NOT_FOUND, "model", "model_not_found",
-                    "there is no model \"%.80s\" here; /v1/models lists what there is", id.p);
-    return reply_error(x, &e);
-}
-
-static const struct route routes[] = {
-    {.path = "/v1/chat/completions", .methods = ROUTE_POST, .adapter = &openai_chat_adapter},
-    {.path = "/v1/models", .methods = ROUTE_GET, .get = get_models},
-    {.path = "/v1/models/", .methods = ROUTE_GET, .is_prefix = true, .get = get_model},
-    {.path = "/v1/capabilities", .methods = ROUTE_GET, .get = get_capabilities},
-    {.path = "/v1/state", .methods = ROUTE_GET, .no_store = true, .get = get_state},
-    {.path = "/metrics", .methods = ROUTE_GET, .no_store = true, .get = get_metrics},
-    {.path = "/health",
-     .methods = ROUTE_GET,
-     .is_public = true,
-     .no_store = true,
-     .get = get_health},
-    {.path = "/", .methods = ROUTE_GET, .is_public = true, .get = get_root},
-};
-
-static const struct route *find_route(const char *url)
-{
-    for (size_t i = 0; i < T9_COUNT(routes); i++) {
-        size_t n = strlen(routes[i].path);
-        if (routes[i].is_prefix ? strncmp(url, routes[i].path, n) == 0 && url[n]
-                                : strcmp(url, routes[i].path) == 0)
-            return &routes[i];
-    }
-    return NULL;
-}
-
-static const char *allow_of(const struct route *r)
-{
-    return r->methods == ROUTE_POST ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
-}
-
-static bool allows(const struct route *r, const char *method)
-{
-    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
-        return r->methods & ROUTE_GET;
-    return strcmp(method, "POST") == 0 && (r->methods & ROUTE_POST);
-}
-
-/* ---- requests ---- */
-
-/* The client's id when it is harmless, else one of ours. */
-static void choose_id(struct exchange *x)
-{
-    static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
-    const char *given = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "X-Request-Id");
-    size_t n = given ? strspn(given, ok) : 0;
-    if (n > 0 && n <= 64 && given[n] == 0)
-        (void)snprintf(x->request_id, sizeof x->request_id, "%s", given);
-    else
-        (void)snprintf(x->request_id, sizeof x->request_id, "req-%08llx%08llx",
-                       (unsigned long long)(x->server->id_base & 0xffffffffu),
-                       (unsigned long long)atomic_fetch_add(&x->server->id_next, 1));
-}
-
-/* Paths come from strangers and go to a terminal. */
-static void show_path(struct exchange *x, const char *url)
-{
-    size_t n = 0;
-    for (; url[n] && n + 1 < sizeof x->shown_path; n++)
-        x->shown_path[n] = (char)(url[n] > ' ' && url[n] < 127 ? url[n] : '?');
-    x->shown_path[n] = 0;
-}
-
-static enum MHD_Result refuse_body(struct exchange *x)
-{
-    struct chat_error e = {0};
-    if (x->over_total)
-        (void)chat_fail(&e, T9_STATUS_BUSY, NULL, "server_busy",
-                        "too many large requests are being received; try again later");
-    else
-        (void)chat_fail(&e, T9_STATUS_TOO_LARGE, NULL, "request_too_large",
-                        "the body is larger than the limit of %llu bytes",
-                        (unsigned long long)x->server->p.body_bytes_max);
-    return reply_error(x, &e);
-}
-
-static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connection *c,
-                                     const char *url, const char *method, void **ctx)
-{
-    /* Exchanges that wait for the engine to let go outlive their connections; this bounds them, and
-     * with them what can be in the ring. */
-    if (atomic_load(&s->n_alive) >= 2 * s->p.connection_limit)
-        return MHD_NO;
-    struct exchange *x = exchange_new(s, c);
-    if (!x)
-        return MHD_NO;
-    *ctx = x;
-    x->route = find_route(url);
-    show_path(x, url);
-    (void)snprintf(x->method, sizeof x->method, "%s", method);
-    choose_id(x);
-    const char *length =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    uint64_t n = 0;
-    if (length && num_parse_u64(str_from(length), &n) && n > s->p.body_bytes_max)
-        return refuse_body(x);
-    return MHD_YES;
-}
-
-/* Thrown away of a body that is too large, beside the limit, before the connection is given up. */
-#define DISCARD_BYTES ((uint64_t)1 << 20)
-
-static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
-{
-    struct http_server *s = x->server;
-    atomic_fetch_add(&s->n.bytes_in, n);
-    bool wanted = x->route && x->route->adapter && !x->over_limit && !x->over_total;
-    if (wanted && x->body.n + n > s->p.body_bytes_max)
-        x->over_limit = true;
-    else if (wanted && atomic_load(&s->bodies_bytes) + n > s->p.bodies_bytes_max)
-        x->over_total = true;
-    else if (wanted) {
-        size_t before = x->body.n;
-        buf_append(&x->body, data, n);
-        atomic_fetch_add(&s->bodies_bytes, x->body.n - before);
-        return x->body.failed ? MHD_NO : MHD_YES;
-    }
-    if (x->body.n)
-        exchange_free_body(x);
-    x->n_discarded += n;
-    return x->n_discarded > s->p.body_bytes_max + DISCARD_BYTES ? MHD_NO : MHD_YES;
-}
-
-static enum MHD_Result not_allowed(struct exchange *x)
-{
-    struct chat_error e = {0};
-    struct buf b;
-    (void)chat_fail(&e, T9_STATUS_INVALID, NULL, "method_not_allowed",
-                    "%s is not a method of this path; allowed: %s", x->method, allow_of(x->route));
-    buf_init(&b, 4096);
-    openai_write_error(&e, &b);
-    struct MHD_Response *r = MHD_create_response_from_buffer(b.n, b.p, MHD_RESPMEM_MUST_COPY);
-    buf_deinit(&b);
-    if (!r)
-        return MHD_NO;
-    (void)MHD_add_response_header(r, "Content-Type", "application/json");
-    (void)MHD_add_response_header(r, "Allow", allow_of(x->route));
-    (void)MHD_add_response_header(r, "X-Request-Id", x->request_id);
-    x->status = MHD_HTTP_METHOD_NOT_ALLOWED;
-    x->completed_well = true;
-    enum MHD_Result ok = MHD_queue_response(x->connection, x->status, r);
-    MHD_destroy_response(r);
-    return ok;
-}
-
-static void watch_client(struct exchange *x)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (info)
-        x->watch_id = watch_add(x->server->watch, info->connect_fd, x);
-}
-
-/* The body is complete: answers, or starts what will. */
-static enum MHD_Result end_request(struct exchange *x, const char *url)
-{
-    struct chat_error e = {0};
-    t9_status s = guard_check(x->server, x->connection, !x->route || x->route->is_public, &e);
-    bool preflight = strcmp(x->method, "OPTIONS") == 0;
-    if (s == T9_STATUS_CANCELLED && !preflight) {
-        e.err.code = T9_STATUS_INVALID;
-        return reply_error_as(x, MHD_HTTP_UNAUTHORIZED, &e);
-    }
-    if (s == T9_STATUS_FORBIDDEN)
-        return reply_error(x, &e);
-    if (!x->route) {
-        (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path",
-                        "there is no %s %s here; / lists what there is", x->method, x->shown_path);
-        return reply_error(x, &e);
-    }
-    if (preflight)
-        return reply_options(x, allow_of(x->route));
-    if (!allows(x->route, x->method))
-        return not_allowed(x);
-    if (x->over_limit || x->over_total)
-        return refuse_body(x);
-    if (!x->route->adapter)
-        return x->route->get(x, url);
-    if (guard_caller(x, &e) != T9_STATUS_OK)
-        return reply_error(x, &e);
-    watch_client(x);
-    return reply_chat(x);
-}
-
-static enum MHD_Result on_request(void *server, struct MHD_Connection *c, const char *url,
-                                  const char *method, const char *version, const char *data,
-                                  size_t *n_data, void **ctx)
-{
-    struct exchange *x = *ctx;
-    (void)version;
-    if (!x)
-        return begin_request(server, c, url, method, ctx);
-    if (*n_data) {
-        enum MHD_Result ok = take_body(x, data, *n_data);
-        *n_data = 0;
-        return ok;
-    }
-    return atomic_load(&x->phase) == EXCHANGE_PHASE_BODY ? end_request(x, url) : reply_chat(x);
-}
-
-static void write_access_log(const struct exchange *x)
-{
-    double total_ms = (double)(clock_now_ns() - x->caller.received_ns) / 1e6;
-    if (!x->run || atomic_load(&x->phase) != EXCHANGE_PHASE_STARTED) {
-        LOG_INFO("http", "%s %s %u %.1f ms id=%s", x->method, x->shown_path, x->status, total_ms,
-                 x->request_id);
-        return;
-    }
-    struct chat_run_times t = chat_run_times(x->run);
-    LOG_INFO("http",
-             "%s %s %u %.1f ms id=%s prompt=%d cached=%d completion=%d finish=%s queue=%.1f ms "
-             "prefix=%.1f ms prefill=%.1f ms decode=%.1f ms preempted=%d/%.1f ms%s",
-             x->method, x->shown_path, x->status, total_ms, x->request_id, t.n_prompt, t.n_cached,
-             t.n_completion, t.finish, t.timings.queue_ms, t.timings.prefix_wait_ms,
-             t.timings.prefill_ms, t.timings.decode_ms, t.timings.n_preempted,
-             t.timings.preempted_ms, x->completed_well ? "" : " client gone");
-}
-
-static void on_completed(void *server, struct MHD_Connection *c, void **ctx,
-                         enum MHD_RequestTerminationCode how)
-{
-    struct http_server *s = server;
-    struct exchange *x = *ctx;
-    (void)c;
-    if (!x)
-        return;
-    *ctx = NULL;
-    watch_remove(s->watch, x->watch_id);
-    exchange_unlist(x);
-    pthread_mutex_lock(&x->lock);
-    x->connection = NULL;
-    pthread_mutex_unlock(&x->lock);
-    atomic_store(&x->gone, true);
-    if (atomic_load(&x->phase) == EXCHANGE_PHASE_STARTED)
-        chat_run_cancel(x->run);
-    unsigned digit = x->status / 100;
-    if (digit < T9_COUNT(s->n.requests))
-        atomic_fetch_add(&s->n.requests[digit], 1);
-    if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        x->completed_well = false;
-    if (!x->completed_well)
-        atomic_fetch_add(&s->n.hangups, 1);
-    write_access_log(x);
-    exchange_drop(x);
-}
 
 static void on_library_log(void *ctx, const char *fmt, va_list ap)
     __attribute__((format(printf, 2, 0)));
@@ -399,86 +62,19 @@ static t9_status check_params(const struct http_params *p, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-static t9_status cannot_bind(const struct http_params *p, int error, struct t9_err *err)
-{
-    if (error == EADDRINUSE)
-        return t9_fail(err, T9_STATUS_IO,
-                       "port %u of %s is taken by another program: stop it, or choose another with "
-                       "--port",
-                       p->port, p->host);
-    if (error == EACCES)
-        return t9_fail(err, T9_STATUS_IO, "port %u of %s needs privileges: choose one above 1023",
-                       p->port, p->host);
-    if (error == EADDRNOTAVAIL)
-        return t9_fail(err, T9_STATUS_IO, "%s is no address of this machine", p->host);
-    return t9_fail(err, T9_STATUS_IO, "can't listen on port %u of %s (errno %d)", p->port, p->host,
-                   error);
-}
-
-static int bind_on(const struct addrinfo *ai, bool and_listen)
-{
-    int one = 1;
-    int fd = socket(ai->ai_family, ai->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, ai->ai_protocol);
-    if (fd < 0)
-        return -1;
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind(fd, ai->ai_addr, ai->ai_addrlen) == 0 && (!and_listen || listen(fd, 512) == 0))
-        return fd;
-    int error = errno;
-    (void)close(fd);
-    errno = error;
-    return -1;
-}
-
-static uint16_t port_of(int fd)
-{
-    union {
-        struct sockaddr any;
-        struct sockaddr_in v4;
-        struct sockaddr_in6 v6;
-    } a;
-    socklen_t n = sizeof a;
-    memset(&a, 0, sizeof a);
-    if (getsockname(fd, &a.any, &n) != 0)
-        return 0;
-    return ntohs(a.any.sa_family == AF_INET6 ? a.v6.sin6_port : a.v4.sin_port);
-}
-
-/* A socket with the address of `p`, the caller's. */
-static t9_status bind_address(const struct http_params *p, bool and_listen, int *fd,
-                              struct t9_err *err)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV};
-    struct addrinfo *list = NULL;
-    char port[8];
-    *fd = -1;
-    (void)snprintf(port, sizeof port, "%u", p->port);
-    int code = getaddrinfo(p->host, port, &hints, &list);
-    if (code != 0 || !list)
-        return t9_fail(err, T9_STATUS_IO, "%s is no address to listen on: %s", p->host,
-                       gai_strerror(code));
-    int error = 0;
-    for (const struct addrinfo *ai = list; ai && *fd < 0; ai = ai->ai_next) {
-        *fd = bind_on(ai, and_listen);
-        error = *fd < 0 ? errno : 0;
-    }
-    freeaddrinfo(list);
-    return *fd < 0 ? cannot_bind(p, error, err) : T9_STATUS_OK;
-}
-
 t9_status http_params_check(const struct http_params *p, struct t9_err *err)
 {
     int fd = -1;
     T9_TRY(check_params(p, err));
-    T9_TRY(bind_address(p, false, &fd, err));
+    T9_TRY(listen_bind(p, false, &fd, err));
     (void)close(fd);
     return T9_STATUS_OK;
 }
 
 static t9_status bind_server(struct http_server *s, struct t9_err *err)
 {
-    T9_TRY(bind_address(&s->p, true, &s->listen_fd, err));
-    s->port = port_of(s->listen_fd);
+    T9_TRY(listen_bind(&s->p, true, &s->listen_fd, err));
+    s->port = listen_port(s->listen_fd);
     return T9_STATUS_OK;
 }
 
@@ -497,10 +93,10 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
 {
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     s->mhd = MHD_start_daemon(
-        flags, s->port, NULL, NULL, on_request, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
-        MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-        s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io, MHD_OPTION_CONNECTION_LIMIT,
-        (unsigned)s->p.connection_limit, MHD_OPTION_CONNECTION_TIMEOUT,
+        flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
+        MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        request_on_completed, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->p.connection_limit, MHD_OPTION_CONNECTION_TIMEOUT,
         (unsigned)s->p.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
     if (!s->mhd)

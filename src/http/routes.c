@@ -1,0 +1,126 @@
+/*
+ * http/routes.c - which path is what, and the answers that need no engine. On the library's
+ * threads.
+ */
+#include "base/log.h"
+#include "http/internal.h"
+#include "protocol/openai_chat.h"
+
+#include <string.h>
+
+static enum MHD_Result get_root(struct exchange *x, const char *url)
+{
+    (void)url;
+    return reply_bytes(
+        x, MHD_HTTP_OK, "text/plain; charset=utf-8",
+        STR("tempo9 is running.\n\n"
+            "POST /v1/chat/completions   chat, streamed or not (OpenAI's form)\n"
+            "GET  /v1/models             the model served here\n"
+            "GET  /v1/capabilities       every request field and what is done with it\n"
+            "GET  /health                whether requests are taken\n"
+            "GET  /v1/state              what the server is doing now\n"
+            "GET  /metrics               counters for Prometheus\n"));
+}
+
+static enum MHD_Result get_health(struct exchange *x, const char *url)
+{
+    bool stopping = atomic_load(&x->server->stopping);
+    (void)url;
+    return reply_bytes(x, stopping ? MHD_HTTP_SERVICE_UNAVAILABLE : MHD_HTTP_OK, "application/json",
+                       stopping ? STR("{\"status\":\"stopping\"}") : STR("{\"status\":\"ok\"}"));
+}
+
+static enum MHD_Result send_buf(struct exchange *x, const char *type, struct buf *b)
+{
+    enum MHD_Result ok = b->failed ? MHD_NO : reply_bytes(x, MHD_HTTP_OK, type, buf_str(b));
+    buf_deinit(b);
+    return ok;
+}
+
+static enum MHD_Result get_metrics(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    metrics_write(x->server, &b);
+    return send_buf(x, "text/plain; version=0.0.4; charset=utf-8", &b);
+}
+
+static enum MHD_Result get_state(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    state_write(x->server, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result get_capabilities(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    capabilities_write(x->server->prep, &x->server->p.about, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result get_models(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    models_write_list(x->server->prep, x->server->started_s, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result get_model(struct exchange *x, const char *url)
+{
+    struct buf b;
+    struct chat_error e = {0};
+    str id = str_from(url + strlen(x->route->path));
+    buf_init(&b, 1 << 20);
+    if (models_write_one(x->server->prep, id, x->server->started_s, &b))
+        return send_buf(x, "application/json", &b);
+    buf_deinit(&b);
+    (void)chat_fail(&e, T9_STATUS_NOT_FOUND, "model", "model_not_found",
+                    "there is no model \"%.80s\" here; /v1/models lists what there is", id.p);
+    return reply_error(x, &e);
+}
+
+static const struct route routes[] = {
+    {.path = "/v1/chat/completions", .methods = ROUTE_POST, .adapter = &openai_chat_adapter},
+    {.path = "/v1/models", .methods = ROUTE_GET, .get = get_models},
+    {.path = "/v1/models/", .methods = ROUTE_GET, .is_prefix = true, .get = get_model},
+    {.path = "/v1/capabilities", .methods = ROUTE_GET, .get = get_capabilities},
+    {.path = "/v1/state", .methods = ROUTE_GET, .no_store = true, .get = get_state},
+    {.path = "/metrics", .methods = ROUTE_GET, .no_store = true, .get = get_metrics},
+    {.path = "/health",
+     .methods = ROUTE_GET,
+     .is_public = true,
+     .no_store = true,
+     .get = get_health},
+    {.path = "/", .methods = ROUTE_GET, .is_public = true, .get = get_root},
+};
+
+const struct route *route_find(const char *url)
+{
+    for (size_t i = 0; i < T9_COUNT(routes); i++) {
+        size_t n = strlen(routes[i].path);
+        if (routes[i].is_prefix ? strncmp(url, routes[i].path, n) == 0 && url[n]
+                                : strcmp(url, routes[i].path) == 0)
+            return &routes[i];
+    }
+    return NULL;
+}
+
+const char *route_allow(const struct route *r)
+{
+    return r->methods == ROUTE_POST ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+}
+
+bool route_allows(const struct route *r, const char *method)
+{
+    if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
+        return r->methods & ROUTE_GET;
+    return strcmp(method, "POST") == 0 && (r->methods & ROUTE_POST);
+}
