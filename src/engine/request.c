@@ -22,15 +22,35 @@ t9_status request_new(struct request **out, int32_t max_tokens, struct t9_err *e
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for a request of %d tokens", max_tokens);
     }
     r->max_tokens = max_tokens;
+    r->stop_token = -1;
     sample_params_init(&r->sampling);
     *out = r;
     return T9_STATUS_OK;
+}
+
+t9_status request_want_logprobs(struct request *r, int32_t n_top, bool prompt, struct t9_err *err)
+{
+    if (n_top < 0 || n_top > SAMPLE_TOP_MAX)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "log probabilities of %d tokens beside each; 0 to %d are possible", n_top,
+                       SAMPLE_TOP_MAX);
+    size_t row_bytes = (size_t)(1 + n_top) * sizeof *r->logprobs;
+    r->n_top = n_top;
+    r->logprobs = mem_alloc((size_t)r->max_tokens * row_bytes);
+    if (prompt)
+        r->prompt_logprobs = mem_calloc((size_t)r->n_prompt, row_bytes);
+    if (r->logprobs && (!prompt || r->prompt_logprobs))
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_NOMEM, "no memory for log probabilities of %d tokens",
+                   r->max_tokens);
 }
 
 void request_free(struct request *r)
 {
     if (!r)
         return;
+    mem_free(r->logprobs);
+    mem_free(r->prompt_logprobs);
     mem_free(r->tokens);
     mem_free(r);
 }

@@ -18,6 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { REQUEST_STOP_TOKENS_MAX = 128 };
+
 typedef enum req_state {
     REQ_STATE_WAITING, /* in the queue */
     REQ_STATE_PREFIX,  /* another request is computing my prefix */
@@ -52,8 +54,15 @@ struct request {
     int32_t n_prompt;
     int32_t max_tokens; /* > 0: tokens to generate at most */
     struct sample_params sampling;
-    uint32_t choice;  /* index among n choices of one protocol request */
-    bool ignore_eos;  /* end-of-generation tokens are ordinary tokens */
+    uint32_t choice; /* index among n choices of one protocol request */
+    bool ignore_eos; /* end-of-generation tokens are ordinary tokens */
+    /* So many tokens are generated before one may end the answer: end-of-generation tokens (but
+     * with ignore_eos) and stop_tokens are not picked until then. */
+    int32_t min_tokens;
+    /* Further tokens that end the answer with FINISH_REASON_STOP, [n_stop_tokens], at most
+     * REQUEST_STOP_TOKENS_MAX; owned by the caller. */
+    const int32_t *stop_tokens;
+    int32_t n_stop_tokens;
     int32_t priority; /* higher first; 0 is normal */
     /* Who asks, as an opaque hash; requests of one key share max_running_per_key. 0 = nobody. */
     uint64_t client_key;
@@ -86,7 +95,14 @@ struct request {
     _Atomic int32_t n_tokens;    /* tokens in the log; release-stored after the token */
     _Atomic int32_t finish;      /* finish_reason; release-stored last: then all else is final */
     struct req_clocks clocks;
-    int32_t *tokens;     /* the token log, [max_tokens] */
+    int32_t *tokens; /* the token log, [max_tokens] */
+    /* Log probabilities, NULL unless request_want_logprobs was called: for each token of the log,
+     * [max_tokens][1 + n_top], written before n_tokens; for each token of the prompt but the first,
+     * [n_prompt][1 + n_top], final when the first token is in the log. Entry 0 of a row is the
+     * token itself, the others are the likeliest ones, falling. */
+    struct token_logprob *logprobs, *prompt_logprobs;
+    int32_t n_top;
+    int32_t stop_token;  /* the token that ended it with FINISH_REASON_STOP; else -1 */
     struct t9_err error; /* valid once finish == FINISH_REASON_ERROR */
 
     uint64_t id;          /* number of its submission, from 1; constant from then on */
@@ -94,6 +110,7 @@ struct request {
     void *engine_private; /* [engine] sequence slot */
     uint64_t paused_ns;   /* [engine] when its state became PREFIX or PREEMPTED */
     int32_t n_lost;       /* [engine] tokens computed when it was preempted */
+    int32_t n_scored;     /* [engine] rows of prompt_logprobs that are filled */
     /* A notification is pending: set by the engine; whoever takes it clears this, then reads. */
     atomic_bool notified;
 };
@@ -101,6 +118,12 @@ struct request {
 /* Zeroed request with defaults, and a token log for max_tokens. NULL-safe free. The prompt is not
  * owned. */
 t9_status request_new(struct request **out, int32_t max_tokens, struct t9_err *err);
+/* Before submit, once n_prompt is set: log probabilities are wanted, of each token of the answer
+ * and of the n_top (0 .. SAMPLE_TOP_MAX) likeliest beside it; with `prompt` also of the prompt's
+ * tokens, which then is computed anew whatever the cache has. They are those of the model: the
+ * log-softmax of its row of logits before bias, penalties, temperature and filters. INVALID, NOMEM.
+ */
+t9_status request_want_logprobs(struct request *r, int32_t n_top, bool prompt, struct t9_err *err);
 void request_free(struct request *r);
 
 typedef enum event_kind {

@@ -29,7 +29,10 @@ enum {
     VOCAB_MAX = 1 << 26,
 };
 
-#define TEMPERATURE_MAX 100.0f
+#define TEMPERATURE_MAX        100.0f
+#define PENALTY_MAX            2.0f /* of presence and frequency */
+#define REPETITION_PENALTY_MAX 10.0f
+#define BIAS_MAX               100.0f
 
 struct cand {
     uint32_t key; /* ascending key = falling logit */
@@ -46,7 +49,30 @@ struct sampler {
 
 void sample_params_init(struct sample_params *p)
 {
-    *p = (struct sample_params){.temperature = 1.0f, .top_p = 1.0f};
+    *p = (struct sample_params){.temperature = 1.0f, .top_p = 1.0f, .repetition_penalty = 1.0f};
+}
+
+static t9_status check_penalties(const struct sample_params *p, struct t9_err *err)
+{
+    if (!(fabsf(p->presence_penalty) <= PENALTY_MAX) ||
+        !(fabsf(p->frequency_penalty) <= PENALTY_MAX))
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "presence_penalty and frequency_penalty must be within -2 and 2, got %g and "
+                       "%g",
+                       (double)p->presence_penalty, (double)p->frequency_penalty);
+    if (!(p->repetition_penalty >= 0.0f && p->repetition_penalty <= REPETITION_PENALTY_MAX))
+        return t9_fail(err, T9_STATUS_INVALID, "repetition_penalty must be within 0 and %g, got %g",
+                       (double)REPETITION_PENALTY_MAX, (double)p->repetition_penalty);
+    if (p->n_bias < 0 || p->n_bias > SAMPLE_BIAS_MAX || (p->n_bias > 0 && !p->bias))
+        return t9_fail(err, T9_STATUS_INVALID, "at most %d tokens can have a bias, got %d",
+                       SAMPLE_BIAS_MAX, p->n_bias);
+    for (int32_t i = 0; i < p->n_bias; i++) {
+        if (!(fabsf(p->bias[i].bias) <= BIAS_MAX))
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "the bias of token %d must be within -100 and 100, got %g",
+                           p->bias[i].id, (double)p->bias[i].bias);
+    }
+    return T9_STATUS_OK;
 }
 
 t9_status sample_params_check(const struct sample_params *p, struct t9_err *err)
@@ -64,7 +90,7 @@ t9_status sample_params_check(const struct sample_params *p, struct t9_err *err)
     if (p->top_k < 0)
         return t9_fail(err, T9_STATUS_INVALID, "top_k must be 0 (off) or positive, got %d",
                        p->top_k);
-    return T9_STATUS_OK;
+    return check_penalties(p, err);
 }
 
 t9_status sampler_new(struct sampler **out, int32_t n_vocab, struct t9_err *err)

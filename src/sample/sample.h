@@ -6,7 +6,8 @@
  * run in a fixed order and every tie goes to the lower token id, so the same logits and seed give
  * the same token on any machine and in any batch.
  *
- * Order: temperature, then min_p, top_k, top_p (each over what the one before left), then the draw.
+ * Order: bias, penalties, temperature, then min_p, top_k, top_p (each over what the one before
+ * left), then the draw. Log probabilities are of the model's own row, before all of these.
  */
 #ifndef T9_SAMPLE_SAMPLE_H
 #define T9_SAMPLE_SAMPLE_H
@@ -16,15 +17,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { SAMPLE_BIAS_MAX = 1024, SAMPLE_TOP_MAX = 20 };
+
+struct sample_bias {
+    int32_t id;
+    float bias; /* -100 .. 100, added to the logit */
+};
+
 struct sample_params {
     float temperature; /* 0 = greedy (arg max); else > 0, up to 100 */
     float top_p;       /* (0, 1]; 1 = off */
     float min_p;       /* [0, 1]; 0 = off: keep tokens with p >= min_p * p_max */
     int32_t top_k;     /* 0 = off */
     uint64_t seed;
+    /* -2 .. 2; 0 = off. Taken from the logit of a token that was generated before: once, and once
+     * for each time that it was. */
+    float presence_penalty, frequency_penalty;
+    /* Above 0, up to 10; 0 and 1 = off. The logit of a token that the prompt or the answer has is
+     * divided by it when positive, else multiplied. */
+    float repetition_penalty;
+    /* [n_bias], at most SAMPLE_BIAS_MAX; owned by the caller, constant while it is used. */
+    const struct sample_bias *bias;
+    int32_t n_bias;
 };
 
-/* temperature 1, top_p 1, min_p 0, top_k 0, seed 0 */
+/* A token and the natural logarithm of its probability, -infinity for probability 0. */
+struct token_logprob {
+    int32_t id;
+    float logprob;
+};
+
+/* temperature 1, top_p 1, repetition_penalty 1, the rest 0 */
 void sample_params_init(struct sample_params *p);
 /* INVALID naming the parameter and its range. */
 t9_status sample_params_check(const struct sample_params *p, struct t9_err *err);
