@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "protocol/stop.h"
+#include "tokenizer/stop.h"
 
 #include <errno.h>
 #include <math.h>

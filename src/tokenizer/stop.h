@@ -1,13 +1,13 @@
 /*
- * protocol/stop.h - stop strings over a stream of text.
+ * tokenizer/stop.h - stop strings over a stream of text.
  *
  * The definition does not know tokens: reading the answer byte by byte, the first byte at which any
  * stop string is complete ends it; the text is cut where the longest of the strings that end there
  * begins. So the same answer is cut at the same place however it was split into tokens. Text that
  * could still turn out to be the beginning of a stop string is held back. One thread at a time.
  */
-#ifndef T9_PROTOCOL_STOP_H
-#define T9_PROTOCOL_STOP_H
+#ifndef T9_TOKENIZER_STOP_H
+#define T9_TOKENIZER_STOP_H
 
 #include "base/buf.h"
 #include "base/str.h"

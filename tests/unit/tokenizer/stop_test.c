@@ -3,7 +3,7 @@
  */
 #include "lib/t9test.h"
 
-#include "protocol/stop.h"
+#include "tokenizer/stop.h"
 
 /* The definition, byte by byte over the whole text: where the answer is cut, or its length. */
 static size_t cut_at(str text, const str *stops, size_t n_stops, bool *hit)

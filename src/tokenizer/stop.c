@@ -1,8 +1,8 @@
 /*
- * protocol/stop.c - see stop.h. Texts and stop strings are short (a token, 256 bytes), so plain
+ * tokenizer/stop.c - see stop.h. Texts and stop strings are short (a token, 256 bytes), so plain
  * comparison is enough: the last byte is looked at first.
  */
-#include "protocol/stop.h"
+#include "tokenizer/stop.h"
 
 #include <string.h>
 
