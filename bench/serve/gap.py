@@ -9,6 +9,10 @@ the time before the long prompt was sent or to the time until its first token. T
 alone is the median gap before. Promise P3 asks that at p99.9 a gap during the prompt is at most
 max(200 ms, 2 x that step). A stream that ends is replaced by a new one; the wait for its first
 token is no gap and is listed apart. Standard library only.
+
+A token that brings no text (half of a character, a special token) brings no event, and the gap
+around it would be counted twice as long as any step was. So the streams count: every token of that
+is text. How many events the tokens of the streams had is printed.
 """
 
 import argparse
@@ -23,6 +27,8 @@ import words
 
 P3_FLOOR_MS = 200.0
 
+COUNT = " Now count from 1 to 9999. Write only the numbers, separated by spaces, and do not stop."
+
 
 class Gaps:
     """All gaps as (end of the gap, milliseconds), and the waits of streams that were replaced."""
@@ -31,6 +37,7 @@ class Gaps:
         self.gaps = []
         self.starts_ms = []
         self.n_replaced = 0
+        self.n_tokens = self.n_events = 0  # of streams that have ended
         self.last_at = {}  # of each stream that runs, its newest event with text
 
 
@@ -39,7 +46,7 @@ async def keep_stream(endpoint, a, ruler, i, gaps):
     n = 0
     while True:
         body = {"messages": [{"role": "user", "content": ruler.text(
-            "stream/%d/%d" % (i, n), a.stream_prompt_tokens)}],
+            "stream/%d/%d" % (i, n), a.stream_prompt_tokens) + COUNT}],
             "max_tokens": a.stream_tokens, "temperature": 0, "ignore_eos": True}
 
         async def on_text(_connection, answer):
@@ -50,7 +57,9 @@ async def keep_stream(endpoint, a, ruler, i, gaps):
                 gaps.gaps.append((answer.text_at[-1],
                                   (answer.text_at[-1] - answer.text_at[-2]) * 1e3))
 
-        await client.chat(endpoint, body, on_text)
+        answer = await client.chat(endpoint, body, on_text)
+        gaps.n_tokens += answer.answer_tokens()
+        gaps.n_events += len(answer.text_at)
         n += 1
         gaps.n_replaced += 1
 
@@ -112,6 +121,7 @@ def report(a, gaps, times, answer):
            "long_cached_tokens": answer.cached_tokens(), "long_ttft_ms": (first - sent) * 1e3,
            "streams": a.streams, "streams_replaced": gaps.n_replaced,
            "replaced_ttft_worst_ms": max(gaps.starts_ms, default=None),
+           "ended_tokens": gaps.n_tokens, "ended_events": gaps.n_events,
            "largest_during_ms": sorted((g[1] for g in gaps.gaps if sent < g[0]
                                         and g[0] - g[1] / 1e3 < first), reverse=True)[:40]}
     step = out["before"]["p50_ms"]
@@ -134,6 +144,9 @@ def show(r):
     if r["streams_replaced"]:
         print("%d streams ended early and were replaced; slowest first token %s ms" % (
             r["streams_replaced"], stats.show(r["replaced_ttft_worst_ms"])))
+        if r["ended_events"] < 0.99 * r["ended_tokens"]:
+            print("their %d tokens came in %d events: a gap here may be several tokens long" % (
+                r["ended_tokens"], r["ended_events"]))
     print("P3: p99.9 of the gaps during the prompt %s the limit of %s ms" % (
         "is within" if r["p3_holds"] else "EXCEEDS", stats.show(r["p3_limit_ms"])))
 
