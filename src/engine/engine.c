@@ -250,6 +250,11 @@ static t9_status check_request(const struct engine *e, const struct request *r, 
                            "token %d of the prompt is %d; the model knows tokens 0 to %d", i,
                            r->prompt[i], e->info->n_vocab - 1);
     }
+    if (r->n_stop_tokens < 0 || r->n_stop_tokens > REQUEST_STOP_TOKENS_MAX || r->min_tokens < 0)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "min_tokens is %d and must not be negative; %d stop tokens, and at most %d "
+                       "are taken",
+                       r->min_tokens, r->n_stop_tokens, REQUEST_STOP_TOKENS_MAX);
     return sample_params_check(&r->sampling, err);
 }
 

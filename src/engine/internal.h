@@ -45,7 +45,7 @@ struct seq {
     int32_t n_known;     /* tokens known: prompt and log */
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
     int32_t n_pages;     /* in its page table */
-    int32_t output;      /* index of its logits in this step, -1 = none */
+    int32_t output;      /* index of its last row's logits in this step, -1 = none */
     struct kv_hold hold;
     uint64_t give_up_ns; /* waits no longer than until then ... */
     uint64_t moved_step; /* ... nor PREFIX_PATIENCE_STEPS after the last page that came */
@@ -137,6 +137,9 @@ void queue_admit(struct engine *e);
 /* ---- seq.c ---- */
 
 int32_t *seq_known(const struct engine *e, int32_t slot);
+/* Whether the logits of each token of the prompt are still wanted: then the cache is of no use, as
+ * it brings no logits. */
+bool seq_wants_all_rows(const struct request *r);
 /* Puts a request into a free slot: known tokens, nothing computed, no pages. */
 void seq_place(struct engine *e, int32_t slot, struct request *r);
 /* Extends the slot's hold along its known tokens. */

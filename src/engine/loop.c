@@ -65,18 +65,30 @@ static void fail(struct engine *e, const struct t9_err *err)
     seq_end_all(e, FINISH_REASON_ERROR, err);
 }
 
+/* Whether the logits of each of its rows are wanted, not only those of the last. */
+static bool wants_outputs(const struct seq *s)
+{
+    return seq_wants_all_rows(s->req) && s->n_computed < s->req->n_prompt - 1;
+}
+
 /* Puts the slot's planned rows into the batch. */
 static t9_status add_rows(struct engine *e, int32_t slot, struct t9_err *err)
 {
     struct seq *s = &e->seqs[slot];
     int32_t n = e->sched[slot].n_rows;
     const int32_t *tokens = seq_known(e, slot) + s->n_computed;
-    bool ok = batch_add_rows(&e->batch, slot, tokens, n, s->n_computed);
+    bool all = wants_outputs(s);
+    bool ok = true;
+    for (int32_t i = 0; i < n && ok && all; i++)
+        ok = batch_add_rows(&e->batch, slot, tokens + i, 1, s->n_computed + i) &&
+             batch_add_output(&e->batch);
+    if (!all)
+        ok = batch_add_rows(&e->batch, slot, tokens, n, s->n_computed);
     s->output = -1;
-    if (ok && s->n_computed + n == s->n_known) {
+    if (ok && !all && s->n_computed + n == s->n_known)
         ok = batch_add_output(&e->batch);
+    if (ok && (all || s->n_computed + n == s->n_known))
         s->output = e->batch.b.n_outputs - 1;
-    }
     return ok ? T9_STATUS_OK
               : t9_fail(err, T9_STATUS_INTERNAL, "the plan of a step exceeds its buffers");
 }
@@ -92,17 +104,69 @@ static t9_status run_batch(struct engine *e, struct t9_err *err)
     return be_run(e->p.be, e->tape.ops, e->tape.n, err);
 }
 
-static int32_t sample(struct engine *e, const struct seq *s, float *logits)
+/* Notes the log probability of each token of the prompt that a row of this step predicts. */
+static void score_prompt(struct engine *e, int32_t slot, int32_t n_rows)
+{
+    const struct seq *s = &e->seqs[slot];
+    struct request *r = s->req;
+    int32_t first = s->output - n_rows + 1;
+    for (int32_t i = 0; i < n_rows; i++) {
+        int32_t at = s->n_computed - n_rows + i + 1; /* the token that the row predicts */
+        if (at >= r->n_prompt)
+            break;
+        sampler_note(e->sampler, batch_logits(&e->batch, first + i, e->info->n_vocab));
+        sampler_logprobs(e->sampler, r->prompt[at], r->n_top,
+                         r->prompt_logprobs + (size_t)at * (size_t)(1 + r->n_top));
+        if (r->n_scored < at)
+            r->n_scored = at;
+    }
+}
+
+/* No token may end the answer yet. */
+static void forbid_end(const struct engine *e, const struct request *r, float *logits)
 {
     const struct vocab *v = e->p.vocab;
+    for (uint32_t i = 0; i < v->n_eog && !r->ignore_eos; i++) {
+        if (v->eog[i] < e->n_sampled_vocab)
+            logits[v->eog[i]] = -INFINITY;
+    }
+    for (int32_t i = 0; i < r->n_stop_tokens; i++) {
+        if (r->stop_tokens[i] >= 0 && r->stop_tokens[i] < e->n_sampled_vocab)
+            logits[r->stop_tokens[i]] = -INFINITY;
+    }
+}
+
+static int32_t sample(struct engine *e, int32_t slot, float *logits)
+{
+    const struct vocab *v = e->p.vocab;
+    const struct seq *s = &e->seqs[slot];
     const struct request *r = s->req;
+    int32_t n = s->n_known - r->n_prompt;
     if (e->hook)
         e->hook(e->hook_ctx, r, s->n_known, logits, e->info->n_vocab);
+    if (r->logprobs)
+        sampler_note(e->sampler, logits);
+    sampler_adjust(e->sampler, logits, &r->sampling, seq_known(e, slot), s->n_known, r->n_prompt);
+    if (n < r->min_tokens)
+        forbid_end(e, r, logits);
     for (uint32_t i = 0; i < v->n_suppress; i++) {
         if (v->suppress[i] < e->n_sampled_vocab)
             logits[v->suppress[i]] = -INFINITY;
     }
-    return sampler_pick(e->sampler, logits, &r->sampling, r->choice, (uint64_t)s->n_known);
+    int32_t token = sampler_pick(e->sampler, logits, &r->sampling, r->choice, (uint64_t)s->n_known);
+    if (r->logprobs && token >= 0)
+        sampler_logprobs(e->sampler, token, r->n_top,
+                         r->logprobs + (size_t)n * (size_t)(1 + r->n_top));
+    return token;
+}
+
+static bool ends_answer(const struct engine *e, const struct request *r, int32_t token)
+{
+    for (int32_t i = 0; i < r->n_stop_tokens; i++) {
+        if (r->stop_tokens[i] == token)
+            return true;
+    }
+    return !r->ignore_eos && vocab_is_eog(e->p.vocab, token);
 }
 
 static void count_token(struct engine *e, struct request *r, uint64_t now_ns)
@@ -133,7 +197,8 @@ static void take_token(struct engine *e, int32_t slot, int32_t token, uint64_t n
         seq_end(e, slot, FINISH_REASON_ERROR, &err);
         return;
     }
-    if (!r->ignore_eos && vocab_is_eog(e->p.vocab, token)) {
+    if (ends_answer(e, r, token)) {
+        r->stop_token = token;
         seq_end(e, slot, FINISH_REASON_STOP, NULL);
         return;
     }
@@ -173,6 +238,7 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
     struct sched_seq *plan = &e->sched[slot];
     int32_t n = plan->n_rows;
     bool was_prompt = !plan->decoding;
+    bool all_outputs = wants_outputs(s);
     s->n_computed += n;
     plan->n_computed = s->n_computed;
     plan->n_pending -= n;
@@ -181,11 +247,13 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
     T9_TRY(seq_keep_pages(e, slot, now_ns, err));
     if (was_prompt)
         count_prompt(e, slot, n, now_ns);
-    if (s->output < 0) {
+    if (all_outputs)
+        score_prompt(e, slot, n);
+    if (s->output < 0 || s->n_computed < s->n_known) {
         loop_notify(s->req);
         return T9_STATUS_OK;
     }
-    int32_t token = sample(e, s, batch_logits(&e->batch, s->output, e->info->n_vocab));
+    int32_t token = sample(e, slot, batch_logits(&e->batch, s->output, e->info->n_vocab));
     take_token(e, slot, token, now_ns);
     return T9_STATUS_OK;
 }
@@ -223,6 +291,23 @@ static void count_step(struct engine *e, const struct load *load, uint64_t ns)
     stats_count(&e->n.step_ns, ns);
 }
 
+/* There is room for the logits of max_batch rows: prompts whose every row is wanted get what the
+ * others leave, at least one row each. */
+static void limit_outputs(struct engine *e)
+{
+    int32_t room = e->batch.outputs_cap;
+    for (int32_t i = 0; i < e->n_slots; i++)
+        room -= e->sched[i].n_rows > 0;
+    for (int32_t i = 0; i < e->n_slots; i++) {
+        struct sched_seq *s = &e->sched[i];
+        if (s->n_rows < 2 || !wants_outputs(&e->seqs[i]))
+            continue;
+        int32_t more = s->n_rows - 1 < room ? s->n_rows - 1 : room;
+        s->n_rows = 1 + more;
+        room -= more;
+    }
+}
+
 static void plan(struct engine *e)
 {
     const struct sched_step in = {
@@ -251,6 +336,7 @@ static void step(struct engine *e)
     uint64_t begin_ns = clock_now_ns();
     e->step++;
     plan(e);
+    limit_outputs(e);
     t9_status st = seq_grow_all(e, &err);
     if (st == T9_STATUS_OK)
         st = fill_batch(e, &load, &err);

@@ -65,10 +65,15 @@ void seq_place(struct engine *e, int32_t slot, struct request *r)
         .used = true, .priority = r->priority, .order = r->id, .last_step = e->step};
 }
 
+bool seq_wants_all_rows(const struct request *r)
+{
+    return r->prompt_logprobs && r->n_scored < r->n_prompt - 1;
+}
+
 struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
 {
     struct seq *s = &e->seqs[slot];
-    if (!e->tree)
+    if (!e->tree || seq_wants_all_rows(s->req))
         return (struct kv_match){.tail_page = -1};
     struct kv_match m = kv_tree_match(e->tree, &s->hold, seq_known(e, slot), s->n_known,
                                       batch_pages(&e->batch, slot), now_ns);
@@ -85,7 +90,7 @@ static void note_divergence(struct engine *e, int32_t slot)
     int32_t cached[DIVERGENCE_TOKENS];
     int32_t at;
     int32_t n;
-    if (!e->tree || s->n_computed >= s->n_known - 1 ||
+    if (!e->tree || seq_wants_all_rows(s->req) || s->n_computed >= s->n_known - 1 ||
         !kv_tree_divergence(e->tree, known, s->n_known, &at, cached, DIVERGENCE_TOKENS, &n))
         return;
     stats_count(&e->n.prefix_diverged, 1);

@@ -11,6 +11,9 @@
  * over the leading key bits then throws away what top_k or top_p cannot keep, so that only the head
  * of the distribution is ever sorted.
  *
+ * Penalties count tokens anew at each call, from the sequence itself: there is no state that a
+ * preemption, a batch or a cache could change.
+ *
  * Engine thread only; nothing allocates after sampler_new.
  */
 #include "sample/sample.h"
@@ -43,6 +46,8 @@ struct sampler {
     int32_t n_vocab;
     struct cand *cand, *spare; /* [n_vocab] each */
     double *weight;            /* [n_vocab], beside cand */
+    int32_t *times;            /* [n_vocab], zero between two calls */
+    float *noted;              /* [n_vocab] */
     uint32_t count[3][N_BUCKETS];
     double mass[N_BUCKETS];
 };
@@ -105,8 +110,10 @@ t9_status sampler_new(struct sampler **out, int32_t n_vocab, struct t9_err *err)
         s->cand = mem_alloc((size_t)n_vocab * sizeof *s->cand);
         s->spare = mem_alloc((size_t)n_vocab * sizeof *s->spare);
         s->weight = mem_alloc((size_t)n_vocab * sizeof *s->weight);
+        s->times = mem_calloc((size_t)n_vocab, sizeof *s->times);
+        s->noted = mem_alloc((size_t)n_vocab * sizeof *s->noted);
     }
-    if (!s || !s->cand || !s->spare || !s->weight) {
+    if (!s || !s->cand || !s->spare || !s->weight || !s->times || !s->noted) {
         sampler_free(s);
         return t9_fail(err, T9_STATUS_NOMEM, "sampler: out of memory for %d tokens", n_vocab);
     }
@@ -121,6 +128,8 @@ void sampler_free(struct sampler *s)
     mem_free(s->cand);
     mem_free(s->spare);
     mem_free(s->weight);
+    mem_free(s->times);
+    mem_free(s->noted);
     mem_free(s);
 }
 
@@ -383,4 +392,103 @@ int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample
     else
         (void)weigh(s, n, max, inv_t);
     return draw(s, n, uniform(p->seed, choice, position));
+}
+
+/* ---- bias and penalties ---- */
+
+/* Divides or multiplies the logit of each token once. */
+static void penalise_repetition(struct sampler *s, float *logits, float penalty,
+                                const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = tokens[i];
+        if (id < 0 || id >= s->n_vocab || s->times[id]++ > 0)
+            continue;
+        logits[id] = logits[id] > 0.0f ? logits[id] / penalty : logits[id] * penalty;
+    }
+}
+
+static void penalise_presence(struct sampler *s, float *logits, const struct sample_params *p,
+                              const int32_t *tokens, int32_t n)
+{
+    for (int32_t i = 0; i < n; i++) {
+        if (tokens[i] >= 0 && tokens[i] < s->n_vocab)
+            s->times[tokens[i]]++;
+    }
+    for (int32_t i = 0; i < n; i++) {
+        int32_t id = tokens[i];
+        if (id < 0 || id >= s->n_vocab || s->times[id] == 0)
+            continue;
+        logits[id] -= p->presence_penalty + p->frequency_penalty * (float)s->times[id];
+        s->times[id] = 0;
+    }
+}
+
+void sampler_adjust(struct sampler *s, float *logits, const struct sample_params *p,
+                    const int32_t *tokens, int32_t n_tokens, int32_t n_prompt)
+{
+    for (int32_t i = 0; i < p->n_bias; i++) {
+        if (p->bias[i].id >= 0 && p->bias[i].id < s->n_vocab)
+            logits[p->bias[i].id] += p->bias[i].bias;
+    }
+    bool repeats = p->repetition_penalty > 0.0f &&
+                   (p->repetition_penalty < 1.0f || p->repetition_penalty > 1.0f);
+    if (repeats) {
+        penalise_repetition(s, logits, p->repetition_penalty, tokens, n_tokens);
+        for (int32_t i = 0; i < n_tokens; i++) {
+            if (tokens[i] >= 0 && tokens[i] < s->n_vocab)
+                s->times[tokens[i]] = 0;
+        }
+    }
+    if (fabsf(p->presence_penalty) > 0.0f || fabsf(p->frequency_penalty) > 0.0f)
+        penalise_presence(s, logits, p, tokens + n_prompt, n_tokens - n_prompt);
+}
+
+/* ---- log probabilities ---- */
+
+void sampler_note(struct sampler *s, const float *logits)
+{
+    memcpy(s->noted, logits, (size_t)s->n_vocab * sizeof *s->noted);
+}
+
+static bool is_finite(float l)
+{
+    return l > -INFINITY && l < INFINITY;
+}
+
+/* The k largest finite logits into ids, falling, the lower id first among equals. */
+static int32_t top_ids(const struct sampler *s, int32_t k, int32_t ids[SAMPLE_TOP_MAX])
+{
+    int32_t n = 0;
+    for (int32_t i = 0; i < s->n_vocab && k > 0; i++) {
+        float l = s->noted[i];
+        if (!is_finite(l) || (n == k && !(l > s->noted[ids[n - 1]])))
+            continue;
+        int32_t at = n < k ? n++ : n - 1;
+        for (; at > 0 && s->noted[ids[at - 1]] < l; at--)
+            ids[at] = ids[at - 1];
+        ids[at] = i;
+    }
+    return n;
+}
+
+void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct token_logprob *out)
+{
+    int32_t ids[SAMPLE_TOP_MAX];
+    int32_t k = n_top < SAMPLE_TOP_MAX ? n_top : SAMPLE_TOP_MAX;
+    int32_t best = arg_max(s->noted, s->n_vocab);
+    int32_t n = top_ids(s, k, ids);
+    double max = best < 0 ? 0.0 : (double)s->noted[best];
+    double sum = 0.0;
+    for (int32_t i = 0; i < s->n_vocab; i++) {
+        if (is_finite(s->noted[i]))
+            sum += exp_neg((double)s->noted[i] - max);
+    }
+    double ln_sum = sum > 0.0 ? -ln_of(1.0 / sum) : 0.0;
+    for (int32_t i = 0; i <= n_top; i++) {
+        int32_t t = i == 0 ? id : i - 1 < n ? ids[i - 1] : -1;
+        bool known = t >= 0 && t < s->n_vocab && is_finite(s->noted[t]);
+        out[i] = (struct token_logprob){t, known ? (float)((double)s->noted[t] - max - ln_sum)
+                                                 : -INFINITY};
+    }
 }

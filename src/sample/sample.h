@@ -61,6 +61,20 @@ void sampler_free(struct sampler *s);
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample_params *p,
                      uint32_t choice, uint64_t position);
 
+/* Changes a row of logits f32[n_vocab] by bias and penalties. `tokens` [n_tokens] are the sequence
+ * so far, the first n_prompt of them the prompt; their repetition counts, while presence and
+ * frequency count what was generated. A pure function of its arguments; ids outside the vocabulary
+ * have no effect. Time grows with n_tokens where a penalty is on. */
+void sampler_adjust(struct sampler *s, float *logits, const struct sample_params *p,
+                    const int32_t *tokens, int32_t n_tokens, int32_t n_prompt);
+
+/* Notes the row as the model gave it, for sampler_logprobs: call it before sampler_adjust. */
+void sampler_note(struct sampler *s, const float *logits);
+/* Writes out[1 + n_top]: first `id`, then the n_top likeliest tokens of the noted row, falling, the
+ * lower id first among equals. The log-softmax of that row; with fewer finite logits than n_top the
+ * rest has id -1. */
+void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct token_logprob *out);
+
 /* Philox4x32-10, one block. Exposed for tests against the published vectors. */
 void philox4x32_10(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);
 

@@ -304,6 +304,77 @@ static void allocates_nothing(void **state)
     assert_int_equal(sampler_new(&s, 0, &err), T9_STATUS_INVALID);
 }
 
+/* Against libm; ties and the k-th place go to the lower id; a row without a finite value. */
+static void log_probabilities(void **state)
+{
+    (void)state;
+    enum { N = 700 };
+    static float l[N];
+    struct token_logprob out[1 + SAMPLE_TOP_MAX];
+    struct sampler *s = new_sampler(N);
+    for (uint32_t a = 0; a < 50; a++) {
+        double max = -INFINITY, sum = 0;
+        for (uint32_t i = 0; i < N; i++) {
+            l[i] = i % 11 == 0 ? -INFINITY : floorf(random_logit(i, a) * 4) / 4;
+            max = fmax(max, (double)l[i]);
+        }
+        l[5] = NAN;
+        for (uint32_t i = 0; i < N; i++)
+            sum += l[i] > -INFINITY ? exp((double)l[i] - max) : 0;
+        sampler_note(s, l);
+        sampler_logprobs(s, 7, SAMPLE_TOP_MAX, out);
+        assert_true(fabs((double)out[0].logprob - ((double)l[7] - max - log(sum))) < 1e-5);
+        for (int k = 2; k <= SAMPLE_TOP_MAX; k++) {
+            float x = l[out[k - 1].id], y = l[out[k].id];
+            assert_true(x > y || (x >= y && out[k - 1].id < out[k].id));
+        }
+        int n_above = 0;
+        for (uint32_t i = 0; i < N; i++)
+            n_above += l[i] > l[out[SAMPLE_TOP_MAX].id];
+        assert_true(n_above < SAMPLE_TOP_MAX);
+        sampler_logprobs(s, 11, 0, out);
+        assert_true(isinf(out[0].logprob) && out[0].logprob < 0);
+    }
+    for (int i = 0; i < N; i++)
+        l[i] = NAN;
+    sampler_note(s, l);
+    sampler_logprobs(s, 3, 2, out);
+    assert_true(out[0].id == 3 && isinf(out[0].logprob));
+    assert_true(out[1].id == -1 && out[2].id == -1);
+    sampler_free(s);
+}
+
+static void penalties(void **state)
+{
+    (void)state;
+    static const int32_t tokens[] = {1, 2, 2, 3, 2, 900, -1};
+    static const struct sample_bias bias[] = {{0, 2}, {900, 1}, {4, -100}};
+    struct sampler *s = new_sampler(8);
+    for (int again = 0; again < 2; again++) { /* no state is left from the first time */
+        float l[8] = {1, 1, 1, -1, 1, 1, 1, 1};
+        struct sample_params p = {.presence_penalty = 0.5f,
+                                  .frequency_penalty = 0.25f,
+                                  .repetition_penalty = 2,
+                                  .bias = bias,
+                                  .n_bias = 3};
+        sampler_adjust(s, l, &p, tokens, 7, 2);
+        static const float want[8] = {3, 0.5f, 0.5f - 0.5f - 2 * 0.25f, -2 - 0.75f, -99, 1, 1, 1};
+        for (int i = 0; i < 8; i++)
+            assert_true(fabsf(l[i] - want[i]) < 1e-6f);
+    }
+    struct sample_params bad[] = {
+        {.temperature = 1, .top_p = 1, .presence_penalty = 2.1f},
+        {.temperature = 1, .top_p = 1, .frequency_penalty = -2.1f},
+        {.temperature = 1, .top_p = 1, .repetition_penalty = 11},
+        {.temperature = 1, .top_p = 1, .n_bias = SAMPLE_BIAS_MAX + 1, .bias = bias},
+        {.temperature = 1, .top_p = 1, .n_bias = 1},
+    };
+    struct t9_err err;
+    for (size_t i = 0; i < T9_COUNT(bad); i++)
+        assert_int_equal(sample_params_check(&bad[i], &err), T9_STATUS_INVALID);
+    sampler_free(s);
+}
+
 /* Printed, not asserted: a shared machine's times are no pass or fail. */
 static void times(void **state)
 {
@@ -351,6 +422,8 @@ int main(void)
         cmocka_unit_test(frequencies),
         cmocka_unit_test(keyed),
         cmocka_unit_test(allocates_nothing),
+        cmocka_unit_test(log_probabilities),
+        cmocka_unit_test(penalties),
         cmocka_unit_test(times),
     };
     return cmocka_run_group_tests_name("sample", tests, NULL, NULL);
