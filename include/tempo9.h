@@ -359,11 +359,11 @@ T9_API t9_status t9_engine_state(const t9_engine *e, struct t9_state *out);
 
 struct t9_logit_bias {
     int32_t token;
-    float bias; /* added to the logit; -INFINITY: never that token */
+    float bias; /* -100 to 100, added to the logit */
 };
 struct t9_logprob {
     int32_t token;
-    float logprob; /* natural logarithm */
+    float logprob; /* natural logarithm, -infinity for probability 0 */
 };
 
 struct t9_request_params {
@@ -379,20 +379,25 @@ struct t9_request_params {
     float min_p;       /* [0, 1]; 0: off */
     int32_t top_k;     /* 0: off */
     uint64_t seed;
-    uint32_t choice;         /* of several answers to one prompt with one seed: 0, 1, 2 ... */
-    float presence_penalty;  /* subtracted once from a token's logit when the answer has it */
-    float frequency_penalty; /* subtracted as often as the answer has it */
-    float repeat_penalty;    /* divides the logits of tokens seen; 1 or 0: off */
-    const struct t9_logit_bias *bias;
+    uint32_t choice; /* of several answers to one prompt with one seed: 0, 1, 2 ... */
+    /* -2 to 2; 0: off. Taken from a token's logit when the answer has it: once, and as often as it
+     * does. */
+    float presence_penalty, frequency_penalty;
+    /* Up to 10; 0 and 1: off. Divides the positive logits of tokens that prompt or answer have, and
+     * multiplies the negative ones. */
+    float repetition_penalty;
+    const struct t9_logit_bias *bias; /* [n_bias], at most 1024 */
     size_t n_bias;
-    int32_t
-        n_logprobs; /* 0: none; 1: of the chosen token; 1 + k: and of the k likeliest, k <= 20 */
+    /* Log probabilities of the model's own row of logits, before all of the above. 0: none; 1: of
+     * each token; 1 + k: and of the k likeliest, k <= 20. */
+    int32_t n_logprobs;
+    bool prompt_logprobs; /* of the prompt, too: it is computed anew then, whatever is cached */
 
     /* Ends */
     const char *const *stops; /* texts that end the answer and are not part of it; up to 16 of 256
                                  bytes; need `text` */
     size_t n_stops;
-    const int32_t *stop_ids; /* tokens that end it, up to 64 */
+    const int32_t *stop_ids; /* tokens that end it, up to 128 */
     size_t n_stop_ids;
     int32_t min_tokens; /* no end before so many */
     bool ignore_eos;    /* the model's own ends are ordinary tokens */
@@ -415,7 +420,7 @@ struct t9_request_params {
     void (*wake)(void *ctx, t9_request *r, bool last);
     void *wake_ctx;
 };
-/* temperature 1, top_p 1, repeat_penalty 1, text true; the rest zero. */
+/* temperature 1, top_p 1, repetition_penalty 1, text true; the rest zero. */
 T9_API void t9_request_params_init(struct t9_request_params *p, size_t struct_size);
 /* Queues it. INVALID names the parameter, or says that the prompt is too long; BUSY when the queue
  * is full or the engine draining; NOMEM. `wake` may be called before this returns, with what *out
@@ -450,11 +455,12 @@ struct t9_event {
     int32_t n_tokens;
     const char *text; /* n_bytes of whole characters, until the next call; NUL after them */
     size_t text_bytes;
-    /* [n_tokens, n_logprobs]: of each token its own, then the likeliest ones in order; token -1
-     * where the vocabulary had no more. NULL without n_logprobs. As long as the request lives. */
+    /* [n_tokens, n_logprobs]: of each token its own, then the likeliest ones, falling; token -1
+     * where the vocabulary had no more. NULL without n_logprobs. Until the next call. */
     const struct t9_logprob *logprobs;
     int32_t n_logprobs;
     t9_finish finish;
+    int32_t stop_token; /* DONE: the token that ended it (it is not part of the answer); -1: none */
     t9_err error;
 };
 /* The next event. Waits up to timeout_ms for one (0: does not wait; -1: as long as it takes).
@@ -484,6 +490,9 @@ T9_API t9_status t9_request_info(const t9_request *r, struct t9_request_info *ou
 /* All tokens so far, as long as the request lives; the first n_tokens of t9_request_info are there.
  */
 T9_API const int32_t *t9_request_tokens(const t9_request *r);
+/* Log probabilities of token i of the prompt, i from 1, into out [n_logprobs], once a token of the
+ * answer is there. NOT_FOUND before that and without prompt_logprobs; INVALID for another i. */
+T9_API t9_status t9_request_prompt_logprobs(const t9_request *r, int32_t i, struct t9_logprob *out);
 
 #ifdef __cplusplus
 }

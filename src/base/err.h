@@ -26,10 +26,13 @@
     X(CANCELLED, 499, "server_error")                                                              \
     X(INTERNAL, 500, "server_error")
 
+/* tempo9.h has the same two for those outside; a test holds them together. */
+#ifndef T9_STATUS_DEFINED
+#    define T9_STATUS_DEFINED
 typedef enum t9_status {
-#define X(name, http, type) T9_STATUS_##name,
+#    define X(name, http, type) T9_STATUS_##name,
     T9_STATUS_LIST(X)
-#undef X
+#    undef X
         T9_STATUS_COUNT
 } t9_status;
 
@@ -37,9 +40,10 @@ struct t9_err {
     t9_status code;
     char msg[240];
 };
+#endif
 
 /* "OK", "INVALID", ...; "?" for a value outside the enum. */
-const char *t9_status_name(t9_status s);
+const char *t9_status_name(t9_status s) __attribute__((visibility("default")));
 /* The HTTP status a protocol answers with for `s`. */
 int t9_status_http(t9_status s);
 /* OpenAI's `error.type` for `s`. */

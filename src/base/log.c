@@ -3,7 +3,7 @@
  *
  * A line is built on the stack and written with one write(2), so lines of several threads do not
  * mix and logging never allocates. Control characters and malformed UTF-8 in a message are escaped:
- * a hostile model name cannot forge a line or drive a terminal. Any thread after log_configure.
+ * a hostile model name cannot forge a line or drive a terminal. Any thread.
  */
 #include "base/log.h"
 
@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -23,8 +24,15 @@
 #define LOG_MSG_MAX  2048
 #define LOG_LINE_MAX (LOG_MSG_MAX * 6 + 256) /* "\u00XX" is the longest escape */
 
-static _Atomic int log_level_now = LOG_LEVEL_INFO;
+static _Atomic int log_level_now = LOG_LEVEL_NONE;
 static atomic_bool log_json_now;
+
+/* Held while the sink runs, so that who replaces it knows when the old one is done. Lines that go
+ * to stderr never touch it. */
+static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
+static atomic_bool sink_wanted;
+static log_sink sink_fn;
+static void *sink_ctx;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -35,8 +43,19 @@ struct line {
 
 void log_configure(const struct log_config *c)
 {
+    atomic_store(&sink_wanted, false);
     atomic_store(&log_level_now, (int)c->level);
     atomic_store(&log_json_now, c->json);
+}
+
+void log_redirect(log_level level, log_sink sink, void *ctx)
+{
+    (void)pthread_mutex_lock(&sink_lock);
+    sink_fn = sink;
+    sink_ctx = ctx;
+    atomic_store(&sink_wanted, true);
+    atomic_store(&log_level_now, sink ? (int)level : LOG_LEVEL_NONE);
+    (void)pthread_mutex_unlock(&sink_lock);
 }
 
 bool log_enabled(log_level level)
@@ -95,7 +114,7 @@ static void line_put_escaped(struct line *l, const char *msg, size_t n, bool jso
 void log_write(log_level level, const char *module, const char *fmt, ...)
 {
     static const char cut_mark[] = " [cut]";
-    if (!log_enabled(level) || (unsigned)level > LOG_LEVEL_DEBUG)
+    if (!log_enabled(level) || level < LOG_LEVEL_ERROR || level > LOG_LEVEL_DEBUG)
         return;
     char msg[LOG_MSG_MAX];
     va_list ap;
@@ -110,6 +129,13 @@ void log_write(log_level level, const char *module, const char *fmt, ...)
         n -= utf8_incomplete_tail((str){msg, n});
         memcpy(msg + n, cut_mark, sizeof cut_mark - 1);
         n += sizeof cut_mark - 1;
+    }
+    if (atomic_load(&sink_wanted)) {
+        (void)pthread_mutex_lock(&sink_lock);
+        if (sink_fn)
+            sink_fn(sink_ctx, level, module, msg);
+        (void)pthread_mutex_unlock(&sink_lock);
+        return;
     }
     char ts[32];
     clock_iso8601(ts);

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 
 typedef enum log_level {
+    LOG_LEVEL_NONE = -1,
     LOG_LEVEL_ERROR,
     LOG_LEVEL_WARN,
     LOG_LEVEL_INFO,
@@ -19,8 +20,13 @@ struct log_config {
     bool json; /* one JSON object a line: {"ts":...,"level":...,"module":...,"msg":...} */
 };
 
-/* Call once before threads start; the default is INFO as text. */
+/* Lines go to stderr. Call once before threads start; before that nothing is written, because a
+ * library does not write to what its host owns. */
 void log_configure(const struct log_config *c);
+/* Lines go to `sink` instead, without time and level in front, NUL-terminated; NULL: nowhere. Any
+ * thread: when it returns, the former sink is not called any more. */
+typedef void (*log_sink)(void *ctx, log_level level, const char *module, const char *msg);
+void log_redirect(log_level level, log_sink sink, void *ctx);
 bool log_enabled(log_level level);
 bool log_level_parse(const char *name, log_level *out);
 void log_write(log_level level, const char *module, const char *fmt, ...)

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "cli/memory.h"
+#include "base/memory.h"
 #include "protocol/divergence.h"
 
 #include <errno.h>

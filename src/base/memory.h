@@ -1,9 +1,9 @@
 /*
- * cli/memory.h - how much memory this process may still take: what the system has left, and what
+ * base/memory.h - how much memory this process may still take: what the system has left, and what
  * the control groups that it is in allow. Any thread.
  */
-#ifndef T9_CLI_MEMORY_H
-#define T9_CLI_MEMORY_H
+#ifndef T9_BASE_MEMORY_H
+#define T9_BASE_MEMORY_H
 
 #include <stdint.h>
 

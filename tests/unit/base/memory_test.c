@@ -1,7 +1,7 @@
 /*
  * memory_test: the memory that may still be taken, read from made-up /proc and /sys trees.
  */
-#include "cli/memory.c"
+#include "base/memory.c"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /*
- * cli/memory.c - reads /proc/meminfo and the limits of control groups, version 2 and 1. See
+ * base/memory.c - reads /proc/meminfo and the limits of control groups, version 2 and 1. See
  * memory.h.
  *
  * A limit may stand at the process's own group or at any group above it, so all of them are looked
@@ -7,7 +7,7 @@
  * Where the path in /proc/self/cgroup is not the one under /sys (a container without a namespace of
  * its own), the walk upwards ends at the mount's root, which then is the container's own group.
  */
-#include "cli/memory.h"
+#include "base/memory.h"
 
 #include "base/file.h"
 #include "base/num.h"
