@@ -1,5 +1,5 @@
 # The libraries. Required ones stop the configuration with the command that installs them; optional ones are switched by
-# T9_CRYPTO and T9_EDIT and seen in the code as T9_HAVE_CRYPTO and T9_HAVE_EDIT. Without cmocka there are no tests.
+# T9_CRYPTO, T9_CURL and T9_EDIT and seen in the code as T9_HAVE_… Without cmocka there are no tests.
 
 find_package(PkgConfig)
 if(NOT PKG_CONFIG_FOUND)
@@ -21,6 +21,10 @@ t9_need(XXHASH "libxxhash" build)
 if(T9_CRYPTO)
     t9_need(CRYPTO "libcrypto" "build, or configure with -DT9_CRYPTO=OFF")
     add_compile_definitions(T9_HAVE_CRYPTO=1)
+endif()
+if(T9_CURL)
+    t9_need(CURL "libcurl>=7.66" "build, or configure with -DT9_CURL=OFF")
+    add_compile_definitions(T9_HAVE_CURL=1)
 endif()
 if(T9_EDIT)
     t9_need(EDIT "libedit" "build, or configure with -DT9_EDIT=OFF")

@@ -106,12 +106,43 @@ static void test_hashes(void **state)
     rmdir(dir);
 }
 
+static void test_running_hashes(void **state)
+{
+    (void)state;
+    struct hash_sha *h = NULL;
+    struct t9_err err;
+    char hex[65];
+    t9_status st = hash_sha_new(&h, HASH_SHA_256, &err);
+#ifdef T9_HAVE_CRYPTO
+    assert_int_equal(st, T9_STATUS_OK);
+    assert_int_equal(hash_sha_update(h, "a", 1, &err), T9_STATUS_OK);
+    assert_int_equal(hash_sha_update(h, "bc", 2, &err), T9_STATUS_OK);
+    assert_int_equal(hash_sha_finish(h, hex, &err), T9_STATUS_OK);
+    assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    hash_sha_free(h);
+    assert_int_equal(hash_sha_new(&h, HASH_SHA_1, &err), T9_STATUS_OK);
+    assert_int_equal(hash_sha_update(h, "abc", 3, &err), T9_STATUS_OK);
+    assert_int_equal(hash_sha_finish(h, hex, &err), T9_STATUS_OK);
+    assert_string_equal(hex, "a9993e364706816aba3e25717850c26c9cd0d89d");
+    hash_sha_free(h);
+    mem_test_fail_nth(1);
+    assert_int_equal(hash_sha_new(&h, HASH_SHA_1, &err), T9_STATUS_NOMEM);
+    mem_test_fail_nth(0);
+    assert_null(h);
+#else
+    assert_int_equal(st, T9_STATUS_UNSUPPORTED);
+    assert_int_equal(hash_sha_finish(h, hex, &err), T9_STATUS_UNSUPPORTED);
+#endif
+    hash_sha_free(NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_read_at),
         cmocka_unit_test(test_read_all),
         cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_running_hashes),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL);
 }
