@@ -1,20 +1,27 @@
 /*
- * model_cache_test: sharing and preemption over real (tiny) models (promise P1). The bits of every
- * row of logits and every token must be those of the same request alone without any cache: when its
- * prefix was cached, was being computed by another request, was copied out of a page, and after the
+ * model_cache_test: sharing and preemption over real models (promise P1). The bits of every row of
+ * logits and every token must be those of the same request alone without any cache: when its prefix
+ * was cached, was being computed by another request, was copied out of a page, and after the
  * request was sent back to the queue in a pool a tenth of what all need.
+ *
+ *     model_cache_test          on the tiny models of the architectures
+ *     model_cache_test full     on a model as people use it, prompts up to 3,000 tokens (T9_FULL)
  */
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/testing.h"
 #include "models.h"
 
+#include <math.h>
+
 enum {
     N_REQUESTS = 64,
-    PROMPT_MAX = 900,
+    PROMPT_MAX = 3000,
     REPLY_MAX = 320,
     POSITIONS = PROMPT_MAX + REPLY_MAX + 1,
-    MAX_LENGTH = POSITIONS,
+    TINY_PROMPT_MAX = 900,
+    WAIT_MS = 1800000,
 };
 
 struct job {
@@ -38,15 +45,18 @@ struct run {
 };
 
 static struct job jobs[N_REQUESTS];
+static uint32_t n_jobs = N_REQUESTS;
+static int32_t max_batch = 16;
 static struct run solo, shared;
 
 /* A third stands alone, the others share up to 300 tokens of three texts. */
 static void make_jobs(int32_t n_vocab)
 {
     uint64_t rng = 99;
+    n_jobs = N_REQUESTS;
     for (int i = 0; i < N_REQUESTS; i++) {
         struct job *j = &jobs[i];
-        int32_t most = i % 8 == 0 ? PROMPT_MAX : 200;
+        int32_t most = i % 8 == 0 ? TINY_PROMPT_MAX : 200;
         *j = (struct job){.n_prompt = 1 + (int32_t)(test_random(&rng) % (uint64_t)most),
                           .max_tokens = 1 + (int32_t)(test_random(&rng) % 50)};
         if (i % 4 == 1)
@@ -60,6 +70,44 @@ static void make_jobs(int32_t n_vocab)
         sample_params_init(&j->sampling);
         j->sampling.temperature = i % 2 ? 0.8f : 0.0f;
         j->sampling.top_p = i % 4 ? 0.9f : 1.0f;
+        j->sampling.seed = test_random(&rng);
+    }
+}
+
+/* n requests with prompts of 1 to prompt_max tokens: a few of the longest, the others evenly spread
+ * over the orders of magnitude. Two thirds begin with one of three texts of up to 700 tokens; every
+ * second one samples. */
+static void make_full_jobs(int32_t n_vocab, uint32_t n, int32_t prompt_max, int32_t reply_max)
+{
+    uint64_t rng = 2027;
+    n_jobs = n;
+    max_batch = N_REQUESTS; /* the pool is what they are short of, not slots */
+    for (uint32_t i = 0; i < n; i++) {
+        struct job *j = &jobs[i];
+        double u = (double)(test_random(&rng) % 100000) / 100000.0;
+        *j = (struct job){.n_prompt = (int32_t)pow((double)prompt_max, u),
+                          .max_tokens = 1 + (int32_t)(test_random(&rng) % (uint64_t)reply_max)};
+        if (i < 2)
+            j->n_prompt = 1;
+        else if (i < 6)
+            j->n_prompt = prompt_max - (int32_t)(i - 2);
+        /* Replies longer than what admission sets aside, at the same time: they run out of pages.
+         */
+        if (i >= n / 2 && i < n / 2 + n / 3) {
+            j->n_prompt =
+                prompt_max / 20 + (int32_t)(test_random(&rng) % (uint64_t)(prompt_max / 8));
+            j->max_tokens = 5 * reply_max + (int32_t)i;
+        }
+        int32_t n_shared = i % 3 == 0 ? 0 : 20 + (int32_t)(test_random(&rng) % 680);
+        uint64_t text = (uint64_t)(i % 3) + 5;
+        for (int32_t k = 0; k < j->n_prompt; k++) {
+            uint64_t x = k < n_shared ? test_random(&text) : test_random(&rng);
+            j->prompt[k] = (int32_t)(x % (uint64_t)n_vocab);
+        }
+        sample_params_init(&j->sampling);
+        j->sampling.temperature = i % 2 ? 0.8f : 0.0f;
+        j->sampling.top_p = i % 4 == 1 ? 0.9f : 1.0f;
+        j->sampling.top_k = i % 4 == 3 ? 40 : 0;
         j->sampling.seed = test_random(&rng);
     }
 }
@@ -95,7 +143,8 @@ static struct engine *start(const struct loaded *l, kv_type type, bool cached, i
     p.kv_type = type;
     assert_int_equal(model_kv_geom(l->m, type, &geom, &err), T9_STATUS_OK);
     p.kv_bytes = geom.page_bytes * (uint64_t)pages;
-    p.max_length = MAX_LENGTH;
+    p.max_length = POSITIONS;
+    p.max_batch = max_batch;
     p.no_prefix_cache = !cached;
     p.step_tokens = cached ? 64 : 256;
     if (engine_new(&e, &p, &err) != T9_STATUS_OK)
@@ -124,7 +173,7 @@ static struct request *submit(struct engine *e, uint32_t number)
 static void finish(struct engine *e, struct request *r, struct result *out)
 {
     struct event_cursor c = {.admitted = true, .n_prefilled = INT32_MAX, .n_tokens = INT32_MAX};
-    if (!engine_wait(e, r, &c, 240000))
+    if (!engine_wait(e, r, &c, WAIT_MS))
         fail_msg("a request does not end");
     assert_int_equal(r->finish, FINISH_REASON_LENGTH);
     out->n_tokens = r->n_tokens;
@@ -143,8 +192,8 @@ static void end(struct engine *e, struct run *run)
 
 static void run_solo(const struct loaded *l, kv_type type)
 {
-    struct engine *e = start(l, type, false, 64, &solo);
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    struct engine *e = start(l, type, false, 128, &solo);
+    for (uint32_t i = 0; i < n_jobs; i++)
         finish(e, submit(e, i), &solo.r[i]);
     end(e, &solo);
     assert_int_equal(solo.stats.cached_tokens, 0);
@@ -154,19 +203,19 @@ static void run_shared(const struct loaded *l, kv_type type, int64_t pages)
 {
     struct request *r[N_REQUESTS];
     struct engine *e = start(l, type, true, pages, &shared);
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    for (uint32_t i = 0; i < n_jobs; i++)
         r[i] = submit(e, i);
-    for (uint32_t i = 0; i < N_REQUESTS; i++)
+    for (uint32_t i = 0; i < n_jobs; i++)
         finish(e, r[i], &shared.r[i]);
     end(e, &shared);
 }
 
 static void assert_same_bits(const char *what)
 {
-    for (int i = 0; i < N_REQUESTS; i++) {
+    for (uint32_t i = 0; i < n_jobs; i++) {
         for (int pos = 0; pos < POSITIONS; pos++) {
             if (solo.r[i].row[pos] != shared.r[i].row[pos])
-                fail_msg("%s: request %d, position %d: logits differ", what, i, pos);
+                fail_msg("%s: request %u, position %d: logits differ", what, i, pos);
         }
         assert_int_equal(solo.r[i].n_tokens, shared.r[i].n_tokens);
         assert_memory_equal(solo.r[i].tokens, shared.r[i].tokens,
@@ -178,7 +227,7 @@ static int64_t pages_needed(int64_t *most)
 {
     int64_t n = 0;
     *most = 0;
-    for (int i = 0; i < N_REQUESTS; i++) {
+    for (uint32_t i = 0; i < n_jobs; i++) {
         int64_t pages =
             (jobs[i].n_prompt + jobs[i].max_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
         n += pages;
@@ -197,40 +246,49 @@ static void report(const char *what, int64_t pages)
                   (int)s->prefix_miss, (int)s->preemptions, (int)s->recomputed_tokens);
 }
 
-static void same_bits(const char *name, kv_type type, int n_threads)
+/* The jobs alone, then in a pool a tenth of their need, then with room for all, twice. */
+static void compare_runs(const struct loaded *l, const char *name, kv_type type)
 {
-    struct loaded l;
     int64_t most;
-    if (!load(&l, name, "cpu", n_threads)) {
-        print_message("%s: not there\n", name);
-        skip();
-    }
-    make_jobs(model_info(l.m)->n_vocab);
     int64_t need = pages_needed(&most);
     int64_t tenth = need / 10 > most ? need / 10 : most;
-    run_solo(&l, type);
-    /* A pool a tenth of the need: everybody waits, shares, is preempted. */
-    run_shared(&l, type, tenth);
+    run_solo(l, type);
+    /* Everybody waits, shares, is preempted. */
+    run_shared(l, type, tenth);
     report(name, tenth);
     assert_same_bits("a tenth of the pages");
     assert_true(shared.stats.preemptions > 0);
     assert_true(shared.stats.prefix_partial > 0);
     /* Room for all, twice in one engine: the second time everything is a hit. */
-    struct engine *e = start(&l, type, true, 2 * need, &shared);
+    struct engine *e = start(l, type, true, 2 * need, &shared);
     for (int round = 0; round < 2; round++) {
         struct request *r[N_REQUESTS];
         memset(shared.r, 0, sizeof shared.r);
-        for (uint32_t i = 0; i < N_REQUESTS; i++)
+        for (uint32_t i = 0; i < n_jobs; i++)
             r[i] = submit(e, i);
-        for (uint32_t i = 0; i < N_REQUESTS; i++)
+        for (uint32_t i = 0; i < n_jobs; i++)
             finish(e, r[i], &shared.r[i]);
         assert_same_bits(round == 0 ? "all pages" : "all cached");
     }
     end(e, &shared);
     report(name, 2 * need);
-    assert_true(shared.stats.prefix_full >= N_REQUESTS - 3); /* one-token prompts have nothing */
+    uint32_t n_single = 0; /* a prompt of one token has nothing to reuse */
+    for (uint32_t i = 0; i < n_jobs; i++)
+        n_single += jobs[i].n_prompt == 1;
+    assert_true(shared.stats.prefix_full >= n_jobs - n_single);
     assert_int_equal(shared.stats.preemptions, 0);
     assert_true(shared.stats.prefix_inflight > 0);
+}
+
+static void same_bits(const char *name, kv_type type, int n_threads)
+{
+    struct loaded l;
+    if (!load(&l, name, "cpu", n_threads)) {
+        print_message("%s: not there\n", name);
+        skip();
+    }
+    make_jobs(model_info(l.m)->n_vocab);
+    compare_runs(&l, name, type);
     unload(&l);
 }
 
@@ -244,9 +302,9 @@ static void producer_cancelled(void **state)
         skip();
     make_jobs(model_info(l.m)->n_vocab);
     uint64_t rng = 3;
-    for (int k = 0; k < PROMPT_MAX; k++)
+    for (int k = 0; k < TINY_PROMPT_MAX; k++)
         jobs[0].prompt[k] = (int32_t)(test_random(&rng) % 200);
-    jobs[0].n_prompt = PROMPT_MAX - 10;
+    jobs[0].n_prompt = TINY_PROMPT_MAX - 10;
     jobs[1] = jobs[0];
     struct engine *e = start(&l, KV_TYPE_F16, false, 64, &solo);
     finish(e, submit(e, 1), &solo.r[1]);
@@ -259,14 +317,15 @@ static void producer_cancelled(void **state)
     engine_cancel(e, first);
     finish(e, second, &shared.r[1]);
     assert_int_equal(first->finish, FINISH_REASON_CANCELLED);
-    assert_true(first->n_prefilled < PROMPT_MAX - 10);
+    assert_true(first->n_prefilled < TINY_PROMPT_MAX - 10);
     request_free(first);
     end(e, &shared);
     memset(&shared.r[0], 0, sizeof shared.r[0]);
     memset(&solo.r[0], 0, sizeof solo.r[0]);
     assert_same_bits("taken over");
     assert_int_equal(shared.stats.prefix_inflight, 1);
-    assert_true(shared.stats.prompt_tokens < PROMPT_MAX + 100); /* nothing was computed twice */
+    assert_true(shared.stats.prompt_tokens <
+                TINY_PROMPT_MAX + 100); /* nothing was computed twice */
     unload(&l);
 }
 
@@ -307,7 +366,64 @@ static void other_kv_types(void **state)
     }
 }
 
-int main(void)
+/* ---- a model as people use it ---- */
+
+static void full_with(kv_type type, uint32_t n, int32_t prompt_max, int32_t reply_max)
+{
+    struct loaded l;
+    char name[64];
+    uint64_t began_ns = clock_now_ns();
+    load_file(&l, full_model(), "cpu", 0);
+    make_full_jobs(model_info(l.m)->n_vocab, n, prompt_max, reply_max);
+    int64_t prompts = 0;
+    for (uint32_t i = 0; i < n; i++)
+        prompts += jobs[i].n_prompt;
+    snprintf(name, sizeof name, "%.*s, KV %s",
+             model_info(l.m)->name.n > 40 ? 40 : (int)model_info(l.m)->name.n,
+             model_info(l.m)->name.p, kv_type_name(type));
+    compare_runs(&l, name, type);
+    print_message("%s: %u requests, %lld prompt tokens, all rows of logits equal; %.0f s\n", name,
+                  n, (long long)prompts, (double)(clock_now_ns() - began_ns) * 1e-9);
+    unload(&l);
+}
+
+/* The default KV type with prompts up to 3,000 tokens; the other types with shorter ones. */
+static void full_f16(void **state)
+{
+    (void)state;
+    full_with(KV_TYPE_F16, N_REQUESTS, PROMPT_MAX, 32);
+}
+
+static void full_bf16(void **state)
+{
+    (void)state;
+    full_with(KV_TYPE_BF16, 32, 500, 32);
+}
+
+static void full_q8_0(void **state)
+{
+    (void)state;
+    full_with(KV_TYPE_Q8_0, 32, 500, 32);
+}
+
+static void full_f32(void **state)
+{
+    (void)state;
+    full_with(KV_TYPE_F32, 32, 500, 32);
+}
+
+static int run_full(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_f16),
+        cmocka_unit_test(full_bf16),
+        cmocka_unit_test(full_q8_0),
+        cmocka_unit_test(full_f32),
+    };
+    return full_model() ? cmocka_run_group_tests_name("engine full model", tests, NULL, NULL) : 77;
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(producer_cancelled),
@@ -319,5 +435,7 @@ int main(void)
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};
     log_configure(&quiet);
+    if (argc > 1 && strcmp(argv[1], "full") == 0)
+        return run_full();
     return cmocka_run_group_tests_name("engine model cache", tests, NULL, NULL);
 }
