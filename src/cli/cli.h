@@ -8,6 +8,7 @@
 #define T9_CLI_CLI_H
 
 #include "backend/be.h"
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "engine/engine.h"
@@ -32,6 +33,7 @@ typedef enum cli_command {
     CLI_COMMAND_EVAL,
     CLI_COMMAND_BENCH,
     CLI_COMMAND_REPLAY,
+    CLI_COMMAND_HELP,
     CLI_COMMAND_COUNT,
 } cli_command;
 
@@ -41,9 +43,24 @@ struct cli_list {
     int n;
 };
 
+struct cli_texts {
+    const char *v[CLI_LIST_MAX];
+    int n;
+};
+
+/* Read by `serve` when there is no --config. */
+#define CLI_CONFIG_PATH "/etc/tempo9/tempo9.conf"
+
 struct cli_options {
     cli_command command;
-    bool help, version, json;
+    bool help, help_all, version, json;
+    const char *config;      /* --config */
+    const char *config_used; /* the file that was read, or NULL */
+
+    /* help */
+    cli_command topic;
+    bool has_topic, man;
+    const char *completion; /* shell */
 
     /* model and backend */
     const char *gguf, *backend, *isa, *name;
@@ -60,7 +77,12 @@ struct cli_options {
     bool log_prompts;
     uint64_t kv_memory_bytes; /* 0: half of what is available after loading */
     bool insecure, strict;
-    const char *api_key;      /* NULL: TEMPO9_API_KEY, else none */
+    struct cli_texts api_keys;
+    const char *api_key_file;
+    const char *unix_path, *tls_cert, *tls_key;
+    int32_t max_connections, max_connections_per_ip, request_timeout_s;
+    int32_t rate_limit; /* requests a minute; 0: no limit */
+    uint64_t max_body_bytes;
     const char *cors_origins; /* comma list, or NULL */
 
     /* parsed now, refused by name until they land */
@@ -92,7 +114,7 @@ struct cli_options {
 /* Fills `o` from argv. Returns EXIT_DONE, or EXIT_USAGE after a message with the usage on stderr.
  */
 int cli_options_parse(struct cli_options *o, int argc, char **argv);
-/* Help of the program or of one command. */
+/* Help of the program (in short, or with --help-all whole) or of one command. */
 void cli_help(const struct cli_options *o);
 const char *cli_command_name(cli_command c);
 
@@ -131,6 +153,8 @@ int cli_interrupts(void);
 void cli_interrupts_clear(void);
 /* Sleeps until the first interrupt; from then on another one ends the program at once. */
 void cli_interrupt_wait(void);
+/* The same for at most timeout_ms (-1: no limit); whether one came. */
+bool cli_interrupt_wait_for(int64_t timeout_ms);
 /* Ignores SIGPIPE; with `watch_interrupts`, SIGINT and SIGTERM count (no SA_RESTART: a blocked read
  * returns), else they end the program. */
 void cli_signals_init(bool watch_interrupts);
@@ -140,8 +164,20 @@ void cli_signals_init(bool watch_interrupts);
 struct buf;
 void identity_write(struct buf *out, const struct runtime *rt);
 
-/* The key that clients must send: --api-key, else TEMPO9_API_KEY; NULL when neither is there. */
-const char *config_api_key(const struct cli_options *o);
+/* The keys that clients may send: --api-key and the lines of --api-key-file, else TEMPO9_API_KEY.
+ */
+struct api_keys {
+    struct buf text; /* of the file */
+    const char **v;
+    size_t n;
+};
+t9_status config_api_keys(const struct cli_options *o, struct api_keys *out, struct t9_err *err);
+void config_api_keys_free(struct api_keys *k); /* accepts a zeroed one */
+
+/* What systemd gave: where to tell of our state (NULL: nobody listens), and the time within which
+ * it wants to hear of us (0: it does not). */
+const char *config_notify_socket(void);
+uint64_t config_watchdog_us(void);
 
 int cmd_serve(const struct cli_options *o);
 int cmd_run(const struct cli_options *o);
@@ -152,5 +188,6 @@ int cmd_render(const struct cli_options *o);
 int cmd_eval(const struct cli_options *o);
 int cmd_bench(const struct cli_options *o);
 int cmd_replay(const struct cli_options *o);
+int cmd_help(const struct cli_options *o);
 
 #endif

@@ -6,6 +6,8 @@
  */
 #include "cli/cli.h"
 
+#include "cli/notify.h"
+#include "engine/engine.h"
 #include "http/server.h"
 #include "t9_build.h"
 
@@ -27,12 +29,26 @@ static void model_name(const struct cli_options *o, const struct runtime *rt,
     snprintf(out, NAME_MAX_BYTES, STR_FMT, STR_ARG(name));
 }
 
+enum { ADDRESS_BYTES = 320 };
+
+static void address_text(const struct cli_options *o, uint16_t port, char out[ADDRESS_BYTES])
+{
+    bool v6 = strchr(o->host, ':') != NULL;
+    if (o->unix_path)
+        snprintf(out, ADDRESS_BYTES, "unix socket %s", o->unix_path);
+    else
+        snprintf(out, ADDRESS_BYTES, "http%s://%s%s%s:%u", o->tls_cert ? "s" : "", v6 ? "[" : "",
+                 o->host, v6 ? "]" : "", port);
+}
+
 static void announce(const struct cli_options *o, const struct runtime *rt, const char *name,
                      uint16_t port)
 {
     struct engine_stats s;
+    char where[ADDRESS_BYTES];
+    if (o->config_used)
+        LOG_INFO("serve", "options of %s, and of the command line", o->config_used);
     engine_stats_read(rt->engine, &s);
-    bool v6 = strchr(o->host, ':') != NULL;
     LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name,
              model_info(rt->model)->arch, (double)model_info(rt->model)->n_params / 1e6,
              (double)rt->load_ns / 1e9);
@@ -42,8 +58,10 @@ static void announce(const struct cli_options *o, const struct runtime *rt, cons
              be_name(rt->be), be_isa(rt->be), be_threads(rt->be), kv_type_name(runtime_kv_type(o)),
              engine_max_length(rt->engine),
              (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
-    LOG_INFO("serve", "listening on http://%s%s%s:%u (OpenAI API at /v1)", v6 ? "[" : "", o->host,
-             v6 ? "]" : "", port);
+    address_text(o, port, where);
+    LOG_INFO("serve", "listening on %s (OpenAI API at /v1)", where);
+    if (!o->unix_path && o->insecure && o->api_keys.n == 0)
+        LOG_WARN("serve", "--insecure: whoever reaches this port may use the model");
 }
 
 /* The origins of a comma list; their text lives in `out`. */
@@ -75,17 +93,60 @@ static t9_status origins_split(struct origins *out, const char *list, struct t9_
     return T9_STATUS_OK;
 }
 
-static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t9_err *err)
+static void http_params_fill(struct http_params *hp, const struct cli_options *o,
+                             const struct api_keys *keys)
 {
+    http_params_init(hp);
+    hp->host = o->host;
+    hp->port = (uint16_t)o->port;
+    hp->unix_path = o->unix_path;
+    hp->tls_cert = o->tls_cert;
+    hp->tls_key = o->tls_key;
+    hp->insecure = o->insecure;
+    hp->api_keys = keys->v;
+    hp->n_api_keys = keys->n;
+    hp->connection_limit = o->max_connections;
+    hp->connections_per_address = o->max_connections_per_ip;
+    hp->requests_per_minute = o->rate_limit;
+    hp->request_timeout_ms = (uint32_t)o->request_timeout_s * 1000;
+    hp->body_bytes_max = o->max_body_bytes;
+    if (hp->bodies_bytes_max < hp->body_bytes_max)
+        hp->bodies_bytes_max = hp->body_bytes_max;
+}
+
+/* Whether the engine moved since it was last asked, or has nothing to do. */
+static bool engine_lives(const struct engine *e, uint64_t *step)
+{
+    struct engine_stats s;
+    engine_stats_read(e, &s);
+    bool lives = s.steps != *step || s.running == 0;
+    *step = s.steps;
+    return lives;
+}
+
+/* Until somebody ends the program. The service manager hears at half its time that the engine
+ * moves; when it does not, it hears nothing, and starts us anew. */
+static void wait_for_end(const struct engine *e)
+{
+    const char *manager = config_notify_socket();
+    uint64_t us = config_watchdog_us(), step = UINT64_MAX;
+    int64_t step_ms = manager && us ? (int64_t)(us / 2000) : -1;
+    while (!cli_interrupt_wait_for(step_ms))
+        if (engine_lives(e, &step))
+            (void)notify_send(manager, "WATCHDOG=1");
+}
+
+static t9_status serve(const struct cli_options *o, struct runtime *rt, struct api_keys *keys,
+                       struct t9_err *err)
+{
+    const char *manager = config_notify_socket();
     struct origins origins;
-    T9_TRY(origins_split(&origins, o->cors_origins, err));
     struct http_params hp;
-    http_params_init(&hp);
-    hp.host = o->host;
-    hp.port = (uint16_t)o->port;
-    hp.insecure = o->insecure;
-    hp.api_key = config_api_key(o);
+    T9_TRY(origins_split(&origins, o->cors_origins, err));
+    T9_TRY(config_api_keys(o, keys, err));
+    http_params_fill(&hp, o, keys);
     T9_TRY(http_params_check(&hp, err));
+    (void)notify_send(manager, "STATUS=Loading the model");
     T9_TRY(runtime_open_tokenizer(rt, o, err));
     T9_TRY(runtime_open_template(rt, err));
     T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
@@ -112,7 +173,12 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct t
     struct http_server *server = NULL;
     T9_TRY(http_server_new(&server, &hp, err));
     announce(o, rt, name, http_server_port(server));
-    cli_interrupt_wait();
+    char where[ADDRESS_BYTES], ready[ADDRESS_BYTES + NAME_MAX_BYTES + 64];
+    address_text(o, http_server_port(server), where);
+    snprintf(ready, sizeof ready, "READY=1\nSTATUS=Serving %s on %s", name, where);
+    (void)notify_send(manager, ready);
+    wait_for_end(rt->engine);
+    (void)notify_send(manager, "STOPPING=1\nSTATUS=Running answers are given time to end");
     LOG_INFO("serve", "stopping: running answers have %d s to end", o->drain_timeout_s);
     http_server_stop(server, (uint32_t)o->drain_timeout_s * 1000);
     return T9_STATUS_OK;
@@ -122,7 +188,9 @@ int cmd_serve(const struct cli_options *o)
 {
     struct runtime rt = {0};
     struct t9_err err = {0};
-    t9_status s = serve(o, &rt, &err);
+    struct api_keys keys = {0};
+    t9_status s = serve(o, &rt, &keys, &err);
     runtime_close(&rt);
+    config_api_keys_free(&keys);
     return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);
 }

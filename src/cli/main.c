@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static atomic_int interrupts;
@@ -44,20 +45,34 @@ void cli_signals_init(bool watch_interrupts)
     sigaction(SIGXFSZ, &ignore, NULL); /* a file at its limit is a failed write, not an end */
 }
 
-void cli_interrupt_wait(void)
+bool cli_interrupt_wait_for(int64_t timeout_ms)
 {
     sigset_t stop, old;
+    struct timespec limit = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000};
     sigemptyset(&stop);
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
     sigprocmask(SIG_BLOCK, &stop, &old); /* no signal slips in between the look and the sleep */
-    while (cli_interrupts() == 0)
-        sigsuspend(&old);
-    struct sigaction at_once = {.sa_handler = SIG_DFL};
-    sigemptyset(&at_once.sa_mask);
-    sigaction(SIGINT, &at_once, NULL);
-    sigaction(SIGTERM, &at_once, NULL);
+    bool interrupted = cli_interrupts() > 0;
+    while (!interrupted) {
+        int rc = ppoll(NULL, 0, timeout_ms < 0 ? NULL : &limit, &old);
+        interrupted = cli_interrupts() > 0;
+        if (rc == 0)
+            break;
+    }
+    if (interrupted) {
+        struct sigaction at_once = {.sa_handler = SIG_DFL};
+        sigemptyset(&at_once.sa_mask);
+        sigaction(SIGINT, &at_once, NULL);
+        sigaction(SIGTERM, &at_once, NULL);
+    }
     sigprocmask(SIG_SETMASK, &old, NULL);
+    return interrupted;
+}
+
+void cli_interrupt_wait(void)
+{
+    (void)cli_interrupt_wait_for(-1);
 }
 
 /* Messages quote files and templates, which must not drive the terminal: control characters are
@@ -104,7 +119,7 @@ int cli_finish_stdout(void)
 static int print_version(const struct cli_options *o)
 {
     if (!o->json) {
-        printf("tempo9 %s (%s%s)\n", T9_VERSION, T9_BUILD_ID, T9_BUILD_DIRTY ? ", modified" : "");
+        printf("tempo9 %s (%s)\n", T9_VERSION, T9_BUILD_ID); /* the id ends in -dirty itself */
         return cli_finish_stdout();
     }
     struct buf b;
@@ -129,13 +144,14 @@ int main(int argc, char **argv)
         [CLI_COMMAND_EVAL] = cmd_eval,
         [CLI_COMMAND_BENCH] = cmd_bench,
         [CLI_COMMAND_REPLAY] = cmd_replay,
+        [CLI_COMMAND_HELP] = cmd_help,
     };
     cli_signals_init(false);
     struct cli_options o;
     int rc = cli_options_parse(&o, argc, argv);
     if (rc != EXIT_DONE)
         return rc;
-    if (o.help) {
+    if (o.help || o.help_all) {
         cli_help(&o);
         return cli_finish_stdout();
     }

@@ -252,15 +252,36 @@ static void tick(struct http_server *s)
     pthread_mutex_unlock(&s->list_lock);
 }
 
+/* Looks for late requests when it is time to. Returns ms until the next look, or -1. */
+static int64_t look_at_conns(struct http_server *s, uint64_t *next_ns)
+{
+    uint64_t now = clock_now_ns();
+    if (!atomic_load(&s->watches_conns))
+        return -1;
+    if (now >= *next_ns) {
+        /* Whoever begins a request from here on asks for the next look. */
+        atomic_store(&s->watches_conns, false);
+        int64_t ms = conns_tick(&s->conns, now);
+        *next_ns = now + (uint64_t)(ms < 0 ? 0 : ms) * 1000000;
+        if (ms >= 0)
+            atomic_store(&s->watches_conns, true);
+        return ms;
+    }
+    return (int64_t)((*next_ns - now) / 1000000) + 1;
+}
+
 void notifier_thread(void *server)
 {
     struct http_server *s = server;
     uint32_t step_ms =
         s->p.keepalive_ms < s->p.header_wait_ms ? s->p.keepalive_ms : s->p.header_wait_ms;
     step_ms = step_ms / 8 < 1 ? 1 : step_ms / 8 > 250 ? 250 : step_ms / 8;
-    uint64_t next_tick = clock_now_ns();
+    uint64_t next_tick = clock_now_ns(), next_look = 0;
     while (!atomic_load(&s->notifier_stop)) {
-        (void)ring_wait(s->ring, atomic_load(&s->n_listed) > 0 ? (int)step_ms : -1);
+        int64_t wait_ms = look_at_conns(s, &next_look);
+        if (atomic_load(&s->n_listed) > 0 && (wait_ms < 0 || wait_ms > step_ms))
+            wait_ms = step_ms;
+        (void)ring_wait(s->ring, (int)wait_ms);
         struct exchange *x;
         while ((x = ring_pop(s->ring)) != NULL)
             on_posted(x);

@@ -3,8 +3,14 @@
  *
  * A page in a browser can make the browser send requests to a server on loopback, and by DNS
  * rebinding even read the answers. So on loopback without a key, Host must name loopback, and an
- * Origin must be our own or one that was allowed. With a key, a page can't ask without having it.
+ * Origin must be our own or one that was allowed. Beyond loopback without a key (--insecure), an
+ * Origin must be that of the Host asked for. With a key, a page can't ask without having it. A unix
+ * socket is out of a browser's reach.
+ *
+ * A head that two readers could understand differently (two Hosts, two lengths) is refused
+ * everywhere: behind a proxy the difference is how one client's request becomes another's.
  */
+#include "http/hostname.h"
 #include "http/internal.h"
 #include "protocol/caller.h"
 
@@ -12,52 +18,62 @@
 #include <string.h>
 #include <strings.h>
 
-bool guard_is_loopback_name(const char *host)
+static str header(struct MHD_Connection *c, const char *name)
 {
-    return strcasecmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
-           strncmp(host, "127.", 4) == 0;
+    const char *value = NULL;
+    size_t n = 0;
+    if (MHD_lookup_connection_value_n(c, MHD_HEADER_KIND, name, strlen(name), &value, &n) !=
+        MHD_YES)
+        return (str){0};
+    return (str){value, n};
 }
 
-/* Host name of "name", "name:port", "[v6]" or "[v6]:port"; false when it is none of these. */
-static bool split_host(const char *value, char name[128], const char **port)
+/* ---- one meaning only ---- */
+
+struct head_counts {
+    unsigned n_host, n_length, n_encoding;
+};
+
+static enum MHD_Result count_header(void *counts, enum MHD_ValueKind kind, const char *name,
+                                    const char *value)
 {
-    const char *end, *rest;
-    if (value[0] == '[') {
-        value++;
-        end = strchr(value, ']');
-        if (!end)
-            return false;
-        rest = end + 1;
-    } else {
-        end = value + strcspn(value, ":");
-        rest = end;
-    }
-    size_t n = (size_t)(end - value);
-    if (n == 0 || n > 127 || (*rest != 0 && *rest != ':'))
-        return false;
-    memcpy(name, value, n);
-    name[n] = 0;
-    *port = *rest ? rest + 1 : rest;
-    return true;
+    struct head_counts *n = counts;
+    (void)kind;
+    (void)value;
+    n->n_host += strcasecmp(name, "Host") == 0;
+    n->n_length += strcasecmp(name, "Content-Length") == 0;
+    n->n_encoding += strcasecmp(name, "Transfer-Encoding") == 0;
+    return MHD_YES;
 }
 
-static bool digits_and_dots(const char *z)
+t9_status guard_head(struct MHD_Connection *c, struct chat_error *err)
 {
-    return z[strspn(z, "0123456789.")] == 0;
+    struct head_counts n = {0};
+    struct hostname host;
+    (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, &n);
+    if (n.n_host > 1)
+        return chat_fail(err, T9_STATUS_INVALID, "Host", "invalid_host",
+                         "the request has %u Host headers; one is allowed", n.n_host);
+    if (n.n_length > 1)
+        return chat_fail(err, T9_STATUS_INVALID, "Content-Length", "invalid_length",
+                         "the request has %u Content-Length headers; one is allowed", n.n_length);
+    if (n.n_length && n.n_encoding)
+        return chat_fail(
+            err, T9_STATUS_INVALID, "Content-Length", "invalid_length",
+            "the request has both Content-Length and Transfer-Encoding; one of them is "
+            "allowed");
+    str encoding = header(c, "Transfer-Encoding");
+    if (n.n_encoding &&
+        (n.n_encoding > 1 || encoding.n != 7 || strncasecmp(encoding.p, "chunked", 7) != 0))
+        return chat_fail(err, T9_STATUS_INVALID, "Transfer-Encoding", "invalid_encoding",
+                         "the only Transfer-Encoding that is understood is chunked");
+    if (n.n_host && !hostname_parse(header(c, "Host"), &host))
+        return chat_fail(err, T9_STATUS_INVALID, "Host", "invalid_host",
+                         "the Host header is neither a name nor an address with an optional port");
+    return T9_STATUS_OK;
 }
 
-static bool names_us(const struct http_server *s, const char *value, bool with_port)
-{
-    char name[128], port[8];
-    const char *got;
-    if (!split_host(value, name, &got))
-        return false;
-    /* "127.evil.example" is no address. */
-    bool ok = strcasecmp(name, s->p.host) == 0 ||
-              (guard_is_loopback_name(name) && (name[0] != '1' || digits_and_dots(name)));
-    (void)snprintf(port, sizeof port, "%u", s->port);
-    return ok && (!with_port || strcmp(got, port) == 0);
-}
+/* ---- pages in browsers ---- */
 
 const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection *c)
 {
@@ -68,61 +84,61 @@ const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection
     return NULL;
 }
 
-/* The time it takes does not depend on where they differ. */
-static bool equal_keys(const char *a, const char *b)
+static bool names_us(const struct http_server *s, const struct hostname *h)
 {
-    size_t n = strlen(b);
-    unsigned diff = strlen(a) != n;
-    size_t n_a = strlen(a);
-    for (size_t i = 0; i < n; i++)
-        diff |= (unsigned char)b[i] ^ (unsigned char)(n_a ? a[i % n_a] : 0);
-    return diff == 0;
+    return strcasecmp(h->name, s->p.host) == 0 || hostname_is_loopback(h->name);
 }
 
-static bool has_key(const struct http_server *s, struct MHD_Connection *c)
+static bool own_origin(const struct http_server *s, struct MHD_Connection *c, str origin)
 {
-    const char *bearer = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "x-api-key");
-    bool ok = key && equal_keys(key, s->p.api_key);
-    if (bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
-        ok |= equal_keys(bearer + 7, s->p.api_key);
-    return ok;
+    struct hostname from, host;
+    bool https;
+    if (!origin_parse(origin, &https, &from))
+        return false;
+    unsigned port = from.has_port ? from.port : https ? 443 : 80;
+    if (s->loopback)
+        return https == (s->tls_cert.n > 0) && port == s->port && names_us(s, &from);
+    return hostname_parse(header(c, "Host"), &host) && strcmp(host.name, from.name) == 0 &&
+           (host.has_port ? host.port
+            : https       ? 443u
+                          : 80u) == port;
 }
 
-static bool own_origin(const struct http_server *s, const char *origin)
+static t9_status check_page(const struct http_server *s, struct MHD_Connection *c,
+                            struct chat_error *err)
 {
-    return strncmp(origin, "http://", 7) == 0 && names_us(s, origin + 7, true);
+    struct hostname host;
+    str value = header(c, "Host");
+    if (s->loopback && value.p && (!hostname_parse(value, &host) || !names_us(s, &host)))
+        return chat_fail(err, T9_STATUS_FORBIDDEN, NULL, "foreign_host",
+                         "the Host header \"%.80s\" does not name this machine's loopback: ask for "
+                         "localhost or 127.0.0.1, or start the server with --api-key",
+                         value.p);
+    str origin = header(c, "Origin");
+    if (origin.p && !own_origin(s, c, origin) && !guard_cors_origin(s, c))
+        return chat_fail(err, T9_STATUS_FORBIDDEN, NULL, "foreign_origin",
+                         "pages from \"%.80s\" may not use this server: allow it with "
+                         "--cors-origin",
+                         origin.p);
+    return T9_STATUS_OK;
 }
 
-t9_status guard_check(const struct http_server *s, struct MHD_Connection *c, bool public_route,
-                      struct chat_error *err)
+t9_status guard_check(struct exchange *x, bool public_route, struct chat_error *err)
 {
-    if (s->p.api_key) {
-        if (public_route || has_key(s, c))
+    const struct http_server *s = x->server;
+    if (s->p.n_api_keys) {
+        x->api_key = auth_key(s, x->connection);
+        if (public_route || x->api_key)
             return T9_STATUS_OK;
         return chat_fail(err, T9_STATUS_CANCELLED, NULL, "invalid_api_key",
                          "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
     }
-    if (!s->loopback)
-        return T9_STATUS_OK;
-    const char *host = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Host");
-    if (host && !names_us(s, host, false))
-        return chat_fail(err, T9_STATUS_FORBIDDEN, NULL, "foreign_host",
-                         "the Host header \"%.80s\" does not name this machine's loopback: ask for "
-                         "localhost or 127.0.0.1, or start the server with --api-key",
-                         host);
-    const char *origin = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Origin");
-    if (origin && !own_origin(s, origin) && !guard_cors_origin(s, c))
-        return chat_fail(err, T9_STATUS_FORBIDDEN, NULL, "foreign_origin",
-                         "pages from \"%.80s\" may not use this server: allow it with "
-                         "--cors-origin",
-                         origin);
-    return T9_STATUS_OK;
+    return s->p.unix_path ? T9_STATUS_OK : check_page(s, x->connection, err);
 }
 
 t9_status guard_caller(struct exchange *x, struct chat_error *err)
 {
-    x->caller.client_key = caller_key(x->server->p.api_key);
+    x->caller.client_key = caller_key(x->api_key);
     for (size_t i = 0; i < caller_n_headers; i++) {
         const struct caller_header *h = &caller_headers[i];
         const char *value = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, h->name);

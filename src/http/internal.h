@@ -12,6 +12,8 @@
 #include "base/buf.h"
 #include "base/queue.h"
 #include "base/thread.h"
+#include "http/conns.h"
+#include "http/rate.h"
 #include "http/server.h"
 #include "http/watch.h"
 #include "protocol/run.h"
@@ -39,7 +41,10 @@ struct http_server {
     _Atomic(struct MHD_Daemon *) mhd; /* its threads run before it is known here */
     int listen_fd;
     uint16_t port;
-    bool loopback;
+    bool loopback;                /* out of other machines' reach */
+    struct buf tls_cert, tls_key; /* PEM, NUL-terminated; empty: no TLS */
+    struct conns conns;
+    struct rate rate;
     int64_t started_s;
     uint64_t id_base; /* random part of request ids */
     _Atomic uint64_t id_next;
@@ -52,6 +57,7 @@ struct http_server {
     _Atomic uint64_t stop_ns; /* when the last answer ends at the latest; while stopping */
     atomic_bool closing;      /* nothing may be suspended any more */
     atomic_bool notifier_stop;
+    atomic_bool watches_conns; /* the notifier wakes for conns_tick */
 
     pthread_mutex_t list_lock;
     struct exchange *list; /* chat exchanges on a connection */
@@ -89,7 +95,12 @@ struct exchange {
     char shown_path[64]; /* for the log */
     char method[12];
     struct chat_caller caller;
-    unsigned status; /* 0: none sent */
+    const char *api_key;   /* the one of ours that was given */
+    unsigned status;       /* 0: none sent */
+    char error_code[40];   /* of a refusal, for the log */
+    int32_t retry_after_s; /* 0: as the engine's queue tells */
+    struct conn *conn;
+    bool refused; /* known with the head: the body is not kept */
 
     struct buf body;
     uint64_t n_discarded; /* of a body over the limit */
@@ -116,13 +127,31 @@ struct exchange {
 };
 
 /* ---- listen.c ---- */
-/* A bound socket with the address of `p`, the caller's; listening with `and_listen`. */
-t9_status listen_bind(const struct http_params *p, bool and_listen, int *fd, struct t9_err *err);
-uint16_t listen_port(int fd); /* 0: none */
+struct listener {
+    int fd;
+    uint16_t port; /* 0: a unix socket */
+    bool loopback; /* nobody on another machine can reach it */
+};
+/* A bound socket with the address of `p`, the caller's; listening with `and_listen`. INVALID when
+ * it could be reached from other machines and needs neither a key nor was that allowed. */
+t9_status listen_open(const struct http_params *p, bool and_listen, struct listener *out,
+                      struct t9_err *err);
+/* Closes, and takes the unix socket's file away. fd < 0: nothing. */
+void listen_close(const struct http_params *p, int fd);
+/* Raises this process's limit of descriptors towards what the connections need, and lowers
+ * *connection_limit to what fits. */
+void listen_fit_files(int32_t *connection_limit);
+
+/* ---- tls.c ---- */
+/* Reads the two files, if TLS is asked for. */
+t9_status tls_load(const struct http_params *p, struct buf *cert, struct buf *key,
+                   struct t9_err *err);
+void tls_unload(struct buf *cert, struct buf *key);
 
 /* ---- routes.c ---- */
 const struct route *route_find(const char *url); /* NULL: there is none */
 const char *route_allow(const struct route *r);  /* value of the header Allow */
+size_t route_unescape(void *ctx, struct MHD_Connection *c, char *path); /* for the library */
 bool route_allows(const struct route *r, const char *method);
 
 /* ---- request.c: the library's callbacks ---- */
@@ -131,6 +160,10 @@ enum MHD_Result request_on_data(void *server, struct MHD_Connection *c, const ch
                                 size_t *n_data, void **ctx);
 void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
                           enum MHD_RequestTerminationCode how);
+void *request_on_line(void *server, const char *uri, struct MHD_Connection *c);
+void request_on_connection(void *server, struct MHD_Connection *c, void **conn,
+                           enum MHD_ConnectionNotificationCode what);
+size_t request_unescape(void *server, struct MHD_Connection *c, char *text);
 
 /* ---- exchange.c ---- */
 struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c);
@@ -151,6 +184,9 @@ void notifier_thread(void *server);
 
 /* ---- reply.c ---- */
 enum MHD_Result reply_bytes(struct exchange *x, unsigned status, const char *type, str body);
+/* One of any other kind, with a body of n_bytes; takes it over. */
+enum MHD_Result reply_response(struct exchange *x, unsigned status, size_t n_bytes,
+                               struct MHD_Response *r);
 enum MHD_Result reply_error(struct exchange *x, const struct chat_error *e);
 /* One that is no t9_status: 401, 405. */
 enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e);
@@ -159,14 +195,24 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow);
 enum MHD_Result reply_chat(struct exchange *x);
 
 /* ---- guard.c: who may ask ---- */
-/* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). */
-t9_status guard_check(const struct http_server *s, struct MHD_Connection *c, bool public_route,
-                      struct chat_error *err);
+/* Whether the head has one meaning only; INVALID otherwise. */
+t9_status guard_head(struct MHD_Connection *c, struct chat_error *err);
+/* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). Notes
+ * the key. */
+t9_status guard_check(struct exchange *x, bool public_route, struct chat_error *err);
 /* Fills x->caller from the key and the headers. */
 t9_status guard_caller(struct exchange *x, struct chat_error *err);
 /* The Origin header when it is one that was allowed by name, else NULL. */
 const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection *c);
-bool guard_is_loopback_name(const char *host);
+
+/* ---- auth.c: API keys ---- */
+t9_status auth_check_params(const struct http_params *p, struct t9_err *err);
+/* The one of our keys that the client sent, or NULL. */
+const char *auth_key(const struct http_server *s, struct MHD_Connection *c);
+
+/* ---- page.c ---- */
+enum MHD_Result page_get_root(struct exchange *x, const char *url);
+enum MHD_Result page_get_asset(struct exchange *x, const char *url);
 
 /* ---- metrics.c, state.c ---- */
 void metrics_write(struct http_server *s, struct buf *out);

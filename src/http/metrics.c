@@ -172,13 +172,19 @@ static void http_part(struct http_server *s, struct buf *b)
                    atomic_load(&n->requests[i]));
     counter(b, "tempo9_http_hangups_total", "Clients that left before their answer was complete.",
             atomic_load(&n->hangups));
-    counter(b, "tempo9_http_limited_total",
-            "Requests refused with 429: too many of one client under way.",
+    counter(b, "tempo9_http_limited_total", "Requests refused with 429: too many of one client.",
             atomic_load(&n->limited));
     counter(b, "tempo9_http_received_bytes_total", "Bytes of request bodies.",
             atomic_load(&n->bytes_in));
     counter(b, "tempo9_http_sent_bytes_total", "Bytes of reply bodies.",
             atomic_load(&n->bytes_out));
+    struct conns_counts c = conns_counts(&s->conns);
+    counter(b, "tempo9_http_late_total",
+            "Connections closed because a request did not arrive in time.", c.n_late);
+    counter(b, "tempo9_http_gave_way_total",
+            "Connections closed without a complete request to make room for others.", c.n_gave_way);
+    counter(b, "tempo9_http_connections_refused_total", "Connections for which there was no room.",
+            c.n_refused);
     one(b, "tempo9_http_connections", "gauge", "Open connections.",
         info ? info->num_connections : 0);
     one(b, "tempo9_http_streams", "gauge", "Streams open now.", (double)atomic_load(&n->streams));

@@ -29,10 +29,11 @@ static void common_headers(struct exchange *x, struct MHD_Response *r)
 
 /* From what waits and how fast it is worked off; while stopping, until the last answer has ended:
  * nobody else can listen on our port before. */
-static void add_retry_after(const struct http_server *s, struct MHD_Response *r)
+static void add_retry_after(const struct exchange *x, struct MHD_Response *r)
 {
+    const struct http_server *s = x->server;
     char text[16];
-    int32_t seconds = prep_retry_after_s(s->prep);
+    int32_t seconds = x->retry_after_s ? x->retry_after_s : prep_retry_after_s(s->prep);
     if (atomic_load(&s->stopping)) {
         uint64_t now = clock_now_ns(), until = atomic_load(&s->stop_ns);
         seconds = until > now ? (int32_t)((until - now) / 1000000000u) + 1 : 1;
@@ -49,7 +50,9 @@ static enum MHD_Result queue(struct exchange *x, unsigned status, struct MHD_Res
     if (x->route && x->route->no_store)
         (void)MHD_add_response_header(r, "Cache-Control", "no-store");
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE || status == MHD_HTTP_TOO_MANY_REQUESTS)
-        add_retry_after(x->server, r);
+        add_retry_after(x, r);
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED && x->route)
+        (void)MHD_add_response_header(r, "Allow", route_allow(x->route));
     if (status == MHD_HTTP_UNAUTHORIZED)
         (void)MHD_add_response_header(r, "WWW-Authenticate", "Bearer");
     if (atomic_load(&x->server->stopping))
@@ -71,10 +74,27 @@ enum MHD_Result reply_bytes(struct exchange *x, unsigned status, const char *typ
     return queue(x, status, r);
 }
 
+enum MHD_Result reply_response(struct exchange *x, unsigned status, size_t n_bytes,
+                               struct MHD_Response *r)
+{
+    atomic_fetch_add(&x->server->n.bytes_out, n_bytes);
+    x->completed_well = true;
+    return queue(x, status, r);
+}
+
+/* The code for the log, never the message, which quotes what the client sent. */
+static void note_error(struct exchange *x, const struct chat_error *e)
+{
+    (void)snprintf(x->error_code, sizeof x->error_code, "%s%s%.20s",
+                   e->code ? e->code : t9_status_name(e->err.code), e->param[0] ? ":" : "",
+                   e->param);
+}
+
 enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e)
 {
     struct buf b;
     buf_init(&b, 8192);
+    note_error(x, e);
     openai_write_error(e, &b);
     enum MHD_Result ok =
         b.failed ? MHD_NO : reply_bytes(x, status, "application/json", buf_str(&b));
@@ -116,6 +136,7 @@ static void fill(struct exchange *x)
     if (phase == EXCHANGE_PHASE_FAILED) {
         ev.kind = CHAT_EVENT_ERROR;
         ev.error = x->error;
+        note_error(x, &x->error);
         chat_run_write(x->run, &ev, &x->out);
         x->out_done = true;
         return;

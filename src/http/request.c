@@ -11,10 +11,13 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "http/internal.h"
-#include "protocol/openai_chat.h"
+#include "protocol/caller.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* The client's id when it is harmless, else one of ours. */
 static void choose_id(struct exchange *x)
@@ -52,6 +55,134 @@ static enum MHD_Result refuse_body(struct exchange *x)
     return reply_error(x, &e);
 }
 
+static struct conn *conn_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info ? info->socket_context : NULL;
+}
+
+static const struct sockaddr *address_of(struct MHD_Connection *c)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    return info ? info->client_addr : NULL;
+}
+
+/* A peer whose machine vanished without a word is noticed within two minutes, also on a stream that
+ * has nothing to say. */
+static void watch_peer(int fd)
+{
+    static const int on = 1, idle_s = 60, interval_s = 15, count = 4, silent_ms = 120000;
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+#ifdef __linux__
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &silent_ms, sizeof silent_ms);
+#else
+    (void)idle_s, (void)interval_s, (void)count, (void)silent_ms;
+#endif
+}
+
+/* The notifier looks for late requests while there could be one. */
+static void look_for_late(struct http_server *s)
+{
+    if (!atomic_exchange(&s->watches_conns, true))
+        ring_wake(s->ring);
+}
+
+void request_on_connection(void *server, struct MHD_Connection *c, void **conn,
+                           enum MHD_ConnectionNotificationCode what)
+{
+    struct http_server *s = server;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        conns_close(&s->conns, *conn);
+        *conn = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (!info)
+        return;
+    if (!s->p.unix_path)
+        watch_peer(info->connect_fd);
+    *conn = conns_open(&s->conns, info->connect_fd, address_of(c), clock_now_ns());
+    look_for_late(s);
+}
+
+void *request_on_line(void *server, const char *uri, struct MHD_Connection *c)
+{
+    struct http_server *s = server;
+    (void)uri;
+    conns_head(&s->conns, conn_of(c), clock_now_ns());
+    look_for_late(s);
+    return NULL;
+}
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* As the library does it, but that %00 stays as it is written: a decoded one would end the path, so
+ * that /%00x were taken for /. */
+size_t request_unescape(void *server, struct MHD_Connection *c, char *text)
+{
+    size_t n = 0;
+    (void)server;
+    (void)c;
+    for (const char *p = text; *p; n++) {
+        int high = *p == '%' ? hex(p[1]) : -1;
+        int low = high >= 0 ? hex(p[2]) : -1;
+        bool decodes = low >= 0 && high * 16 + low != 0;
+        text[n] = decodes ? (char)(high * 16 + low) : *p;
+        p += decodes ? 3 : 1;
+    }
+    text[n] = 0;
+    return n;
+}
+
+/* ---- the request ---- */
+
+/* What guard_check said no to. */
+static enum MHD_Result refuse_caller(struct exchange *x, struct chat_error *e)
+{
+    if (e->err.code != T9_STATUS_CANCELLED)
+        return reply_error(x, e);
+    e->err.code = T9_STATUS_INVALID;
+    return reply_error_as(x, MHD_HTTP_UNAUTHORIZED, e);
+}
+
+/* What can be said without the body. A short body is still read, so that the connection can be
+ * kept; a long one is not asked for. Returns true when *result has the outcome. */
+static bool refuse_head(struct exchange *x, enum MHD_Result *result)
+{
+    enum { READ_ANYWAY_BYTES = 65536 };
+    struct chat_error e = {0};
+    const char *length =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    uint64_t n = 0;
+    if (guard_head(x->connection, &e) != T9_STATUS_OK) {
+        *result = reply_error(x, &e);
+        return true;
+    }
+    bool known = length && num_parse_u64(str_from(length), &n);
+    if (known && n > x->server->p.body_bytes_max) {
+        *result = refuse_body(x);
+        return true;
+    }
+    x->refused = guard_check(x, !x->route || x->route->is_public, &e) != T9_STATUS_OK;
+    if (x->refused && known && n > READ_ANYWAY_BYTES) {
+        *result = refuse_caller(x, &e);
+        return true;
+    }
+    return false;
+}
+
 static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connection *c,
                                      const char *url, const char *method, void **ctx)
 {
@@ -67,12 +198,11 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     show_path(x, url);
     (void)snprintf(x->method, sizeof x->method, "%s", method);
     choose_id(x);
-    const char *length =
-        MHD_lookup_connection_value(c, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    uint64_t n = 0;
-    if (length && num_parse_u64(str_from(length), &n) && n > s->p.body_bytes_max)
-        return refuse_body(x);
-    return MHD_YES;
+    x->conn = conn_of(c);
+    conns_body(&s->conns, x->conn, 0);
+    enum MHD_Result result = MHD_YES;
+    (void)refuse_head(x, &result);
+    return result;
 }
 
 /* Thrown away of a body that is too large, beside the limit, before the connection is given up. */
@@ -82,7 +212,8 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 {
     struct http_server *s = x->server;
     atomic_fetch_add(&s->n.bytes_in, n);
-    bool wanted = x->route && x->route->adapter && !x->over_limit && !x->over_total;
+    conns_body(&s->conns, x->conn, n);
+    bool wanted = x->route && x->route->adapter && !x->over_limit && !x->over_total && !x->refused;
     if (wanted && x->body.n + n > s->p.body_bytes_max)
         x->over_limit = true;
     else if (wanted && atomic_load(&s->bodies_bytes) + n > s->p.bodies_bytes_max)
@@ -102,24 +233,10 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 static enum MHD_Result not_allowed(struct exchange *x)
 {
     struct chat_error e = {0};
-    struct buf b;
     (void)chat_fail(&e, T9_STATUS_INVALID, NULL, "method_not_allowed",
                     "%s is not a method of this path; allowed: %s", x->method,
                     route_allow(x->route));
-    buf_init(&b, 4096);
-    openai_write_error(&e, &b);
-    struct MHD_Response *r = MHD_create_response_from_buffer(b.n, b.p, MHD_RESPMEM_MUST_COPY);
-    buf_deinit(&b);
-    if (!r)
-        return MHD_NO;
-    (void)MHD_add_response_header(r, "Content-Type", "application/json");
-    (void)MHD_add_response_header(r, "Allow", route_allow(x->route));
-    (void)MHD_add_response_header(r, "X-Request-Id", x->request_id);
-    x->status = MHD_HTTP_METHOD_NOT_ALLOWED;
-    x->completed_well = true;
-    enum MHD_Result ok = MHD_queue_response(x->connection, x->status, r);
-    MHD_destroy_response(r);
-    return ok;
+    return reply_error_as(x, MHD_HTTP_METHOD_NOT_ALLOWED, &e);
 }
 
 static void watch_client(struct exchange *x)
@@ -130,18 +247,36 @@ static void watch_client(struct exchange *x)
         x->watch_id = watch_add(x->server->watch, info->connect_fd, x);
 }
 
+/* A key's requests are counted together, else an address's. */
+static bool within_rate(struct exchange *x, struct chat_error *e)
+{
+    uint64_t client =
+        x->api_key ? caller_key(x->api_key) : conns_address_key(address_of(x->connection));
+    if (x->route && x->route->methods != ROUTE_POST && !x->refused)
+        return true;
+    x->retry_after_s = rate_take(&x->server->rate, client, clock_now_ns());
+    if (x->retry_after_s == 0)
+        return true;
+    char msg[128];
+    (void)snprintf(msg, sizeof msg, "more than %d requests a minute; try again in %d s",
+                   x->server->p.requests_per_minute, x->retry_after_s);
+    (void)chat_fail_limit(e, msg);
+    atomic_fetch_add(&x->server->n.limited, 1);
+    return false;
+}
+
 /* The body is complete: answers, or starts what will. */
 static enum MHD_Result end_request(struct exchange *x, const char *url)
 {
-    struct chat_error e = {0};
-    t9_status s = guard_check(x->server, x->connection, !x->route || x->route->is_public, &e);
+    struct chat_error e = {0}, rate = {0};
+    if (!conns_complete(&x->server->conns, x->conn))
+        return MHD_NO;
+    t9_status s = guard_check(x, !x->route || x->route->is_public, &e);
     bool preflight = strcmp(x->method, "OPTIONS") == 0;
-    if (s == T9_STATUS_CANCELLED && !preflight) {
-        e.err.code = T9_STATUS_INVALID;
-        return reply_error_as(x, MHD_HTTP_UNAUTHORIZED, &e);
-    }
-    if (s == T9_STATUS_FORBIDDEN)
-        return reply_error(x, &e);
+    if (!preflight && !within_rate(x, &rate))
+        return reply_error(x, &rate);
+    if (s == T9_STATUS_FORBIDDEN || (s != T9_STATUS_OK && !preflight))
+        return refuse_caller(x, &e);
     if (!x->route) {
         (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path",
                         "there is no %s %s here; / lists what there is", x->method, x->shown_path);
@@ -181,18 +316,20 @@ static void write_access_log(const struct exchange *x)
 {
     double total_ms = (double)(clock_now_ns() - x->caller.received_ns) / 1e6;
     if (!x->run || atomic_load(&x->phase) != EXCHANGE_PHASE_STARTED) {
-        LOG_INFO("http", "%s %s %u %.1f ms id=%s", x->method, x->shown_path, x->status, total_ms,
-                 x->request_id);
+        LOG_INFO("http", "%s %s %u %.1f ms id=%s%s%s%s", x->method, x->shown_path, x->status,
+                 total_ms, x->request_id, x->error_code[0] ? " error=" : "", x->error_code,
+                 x->completed_well ? "" : " client gone");
         return;
     }
     struct chat_run_times t = chat_run_times(x->run);
     LOG_INFO("http",
              "%s %s %u %.1f ms id=%s prompt=%d cached=%d completion=%d finish=%s queue=%.1f ms "
-             "prefix=%.1f ms prefill=%.1f ms decode=%.1f ms preempted=%d/%.1f ms%s",
+             "prefix=%.1f ms prefill=%.1f ms decode=%.1f ms preempted=%d/%.1f ms%s%s%s",
              x->method, x->shown_path, x->status, total_ms, x->request_id, t.n_prompt, t.n_cached,
              t.n_completion, t.finish, t.timings.queue_ms, t.timings.prefix_wait_ms,
              t.timings.prefill_ms, t.timings.decode_ms, t.timings.n_preempted,
-             t.timings.preempted_ms, x->completed_well ? "" : " client gone");
+             t.timings.preempted_ms, x->error_code[0] ? " error=" : "", x->error_code,
+             x->completed_well ? "" : " client gone");
 }
 
 void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
@@ -220,5 +357,7 @@ void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
     if (!x->completed_well)
         atomic_fetch_add(&s->n.hangups, 1);
     write_access_log(x);
+    conns_idle(&s->conns, x->conn, clock_now_ns());
+    look_for_late(s);
     exchange_drop(x);
 }

@@ -34,7 +34,10 @@ void http_params_init(struct http_params *p)
     p->port = 11435;
     p->n_prep = 2;
     p->n_io = 2;
-    p->connection_limit = 1000;
+    p->connection_limit = 4096;
+    p->connections_per_address = 256;
+    p->request_timeout_ms = 30000;
+    p->body_bytes_per_s = 16384;
     p->idle_timeout_s = 60;
     p->body_bytes_max = (uint64_t)64 << 20;
     p->bodies_bytes_max = (uint64_t)512 << 20;
@@ -50,31 +53,36 @@ static t9_status check_params(const struct http_params *p, struct t9_err *err)
     if (p->connection_limit < p->n_io || p->connection_limit > 100000)
         return t9_fail(err, T9_STATUS_INVALID, "the connection limit must be within %d and 100000",
                        p->n_io);
-    if (p->keepalive_ms < 1 || p->header_wait_ms < 1)
-        return t9_fail(err, T9_STATUS_INVALID, "the keep-alive and header times must be positive");
-    if (p->api_key && !p->api_key[0])
-        return t9_fail(err, T9_STATUS_INVALID, "the API key is empty");
-    if (!guard_is_loopback_name(p->host) && !p->api_key && !p->insecure)
+    if (p->keepalive_ms < 1 || p->header_wait_ms < 1 || p->request_timeout_ms < 1)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "%s can be reached from other machines: give --api-key, or --insecure to "
-                       "serve everybody",
-                       p->host);
-    return T9_STATUS_OK;
+                       "the keep-alive, header and request times must be positive");
+    if (p->requests_per_minute < 0 || p->connections_per_address < 0)
+        return t9_fail(err, T9_STATUS_INVALID, "a limit of requests or connections is negative");
+    return auth_check_params(p, err);
 }
 
 t9_status http_params_check(const struct http_params *p, struct t9_err *err)
 {
-    int fd = -1;
+    struct listener l;
+    struct buf cert = {0}, key = {0};
     T9_TRY(check_params(p, err));
-    T9_TRY(listen_bind(p, false, &fd, err));
-    (void)close(fd);
+    t9_status st = tls_load(p, &cert, &key, err);
+    tls_unload(&cert, &key);
+    if (st != T9_STATUS_OK)
+        return st;
+    T9_TRY(listen_open(p, false, &l, err));
+    listen_close(p, l.fd);
     return T9_STATUS_OK;
 }
 
 static t9_status bind_server(struct http_server *s, struct t9_err *err)
 {
-    T9_TRY(listen_bind(&s->p, true, &s->listen_fd, err));
-    s->port = listen_port(s->listen_fd);
+    struct listener l;
+    T9_TRY(tls_load(&s->p, &s->tls_cert, &s->tls_key, err));
+    T9_TRY(listen_open(&s->p, true, &l, err));
+    s->listen_fd = l.fd;
+    s->port = l.port;
+    s->loopback = l.loopback;
     return T9_STATUS_OK;
 }
 
@@ -91,17 +99,41 @@ static t9_status start_threads(struct http_server *s, struct t9_err *err)
 
 static t9_status start_library(struct http_server *s, struct t9_err *err)
 {
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    bool tls = s->tls_cert.n > 0;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                     (tls ? MHD_USE_TLS : 0u);
+    struct MHD_OptionItem tls_options[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, s->tls_cert.p},
+                                           {MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key.p},
+                                           {MHD_OPTION_END, 0, NULL}};
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     s->mhd = MHD_start_daemon(
         flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
         MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-        request_on_completed, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->p.connection_limit, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)s->p.idle_timeout_s, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768,
-        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_END);
+        request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_on_connection, s,
+        MHD_OPTION_URI_LOG_CALLBACK, request_on_line, s, MHD_OPTION_UNESCAPE_CALLBACK,
+        request_unescape, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
+        MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->p.connection_limit + CONNS_GOING_MAX),
+        MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.idle_timeout_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
+    if (!s->mhd && tls)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "TLS did not start: are %s and %s a certificate and its key?", s->p.tls_cert,
+                       s->p.tls_key);
     if (!s->mhd)
         return t9_fail(err, T9_STATUS_IO, "the HTTP library did not start on port %u", s->port);
     return T9_STATUS_OK;
+}
+
+static void init_limits(struct http_server *s)
+{
+    struct conns_limits l = {.total = s->p.connection_limit,
+                             .per_address = s->p.connections_per_address,
+                             .request_ns = (uint64_t)s->p.request_timeout_ms * 1000000,
+                             .idle_ns = (uint64_t)s->p.idle_timeout_s * 1000000000,
+                             .body_bytes_per_s = s->p.body_bytes_per_s,
+                             .can_speak = !s->p.tls_cert};
+    conns_init(&s->conns, &l);
 }
 
 t9_status http_server_new(struct http_server **out, const struct http_params *p, struct t9_err *err)
@@ -114,11 +146,14 @@ t9_status http_server_new(struct http_server **out, const struct http_params *p,
     s->p = *p;
     s->listen_fd = -1;
     s->started_s = clock_unix_s();
-    s->loopback = guard_is_loopback_name(p->host);
     (void)pthread_mutex_init(&s->list_lock, NULL);
     if (getrandom(&s->id_base, sizeof s->id_base, GRND_NONBLOCK) < 0)
         s->id_base = clock_now_ns();
-    t9_status st = bind_server(s, err);
+    listen_fit_files(&s->p.connection_limit);
+    init_limits(s);
+    t9_status st = rate_init(&s->rate, p->requests_per_minute, s->id_base, err);
+    if (st == T9_STATUS_OK)
+        st = bind_server(s, err);
     if (st == T9_STATUS_OK)
         st = prep_new(&s->prep, &p->prep, err);
     if (st == T9_STATUS_OK)
@@ -179,8 +214,7 @@ static void stop_connections(struct http_server *s, uint32_t timeout_ms)
     atomic_store(&s->closing, true);
     end_all(s, true);
     MHD_stop_daemon(s->mhd);
-    if (fd >= 0)
-        (void)close(fd); /* only now: until they end, the library's threads still name it */
+    listen_close(&s->p, fd); /* only now: until they end, the library's threads still name it */
 }
 
 void http_server_stop(struct http_server *s, uint32_t timeout_ms)
@@ -192,8 +226,8 @@ void http_server_stop(struct http_server *s, uint32_t timeout_ms)
     atomic_store(&s->stopping, true);
     if (s->mhd)
         stop_connections(s, timeout_ms);
-    else if (s->listen_fd >= 0)
-        (void)close(s->listen_fd);
+    else
+        listen_close(&s->p, s->listen_fd);
     if (s->jobs)
         jobq_close(s->jobs);
     for (size_t i = 0; i < T9_COUNT(s->prep_threads); i++)
@@ -212,6 +246,9 @@ void http_server_stop(struct http_server *s, uint32_t timeout_ms)
     ring_free(s->ring);
     jobq_free(s->jobs);
     prep_free(s->prep);
+    tls_unload(&s->tls_cert, &s->tls_key);
+    rate_deinit(&s->rate);
+    conns_deinit(&s->conns);
     (void)pthread_mutex_destroy(&s->list_lock);
     mem_free(s);
 }

@@ -22,13 +22,20 @@ struct http_params {
     uint16_t port;    /* 0: any free one */
     struct prep_params prep;
     struct capabilities about;
-    const char *api_key;             /* NULL: none asked */
+    const char *unix_path;           /* listen on this unix socket instead of host and port */
+    const char *tls_cert, *tls_key;  /* PEM files, both or none */
+    const char *const *api_keys;     /* any of them lets a client in */
+    size_t n_api_keys;               /* 0: none asked */
     bool insecure;                   /* beyond loopback without a key */
     const char *const *cors_origins; /* allowed browser origins beside our own */
     size_t n_cors_origins;
 
-    int32_t n_prep, n_io;     /* threads */
-    int32_t connection_limit; /* open connections */
+    int32_t n_prep, n_io;            /* threads */
+    int32_t connection_limit;        /* open connections */
+    int32_t connections_per_address; /* of one address beyond loopback; 0: no limit */
+    int32_t requests_per_minute;     /* of one client, by key, else by address; 0: no limit */
+    uint32_t request_timeout_ms;     /* for a request to arrive, beside the next line */
+    uint32_t body_bytes_per_s;       /* a larger body may take longer, at this rate */
     /* Chat requests of one client (struct request's client_key) that may be open at once, in the
      * queue or running; 429 beyond. 0: no limit. */
     int32_t max_open_per_client;
@@ -39,7 +46,8 @@ struct http_params {
     uint32_t header_wait_ms;   /* a stream's headers go out at the latest after this */
 };
 
-/* 127.0.0.1:11435, 2 + 2 threads, 1000 connections, 60 s, 64 MiB, 512 MiB, 5 s, 10 s. */
+/* 127.0.0.1:11435, 2 + 2 threads, 4096 connections (256 of an address), 30 s and 16 KiB/s to
+ * arrive, 60 s idle, 64 MiB, 512 MiB, 5 s, 10 s. */
 void http_params_init(struct http_params *p);
 /* Whether the address may and can be had, asked before minutes go into loading a model: binds it
  * for a moment without listening. Errors as of http_server_new. */

@@ -32,6 +32,7 @@ RECORDER(render, RENDER)
 RECORDER(eval, EVAL)
 RECORDER(bench, BENCH)
 RECORDER(replay, REPLAY)
+RECORDER(help, HELP)
 
 int cli_options_parse(struct cli_options *o, int argc, char **argv)
 {

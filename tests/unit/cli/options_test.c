@@ -1,7 +1,26 @@
 /* Tests of cli/options.c: every kind of value, the rules between options, and the table itself. */
 #include "cli/options.c"
 
+#include "cli/helpdoc.h"
 #include "lib/t9test.h"
+
+/* What main.c has. */
+static char last_failure[512];
+int cli_fail(const struct t9_err *err)
+{
+    snprintf(last_failure, sizeof last_failure, "%s", err->msg);
+    return EXIT_FAILED;
+}
+
+void cli_write(const void *p, size_t n)
+{
+    fwrite(p, 1, n, stdout);
+}
+
+int cli_finish_stdout(void)
+{
+    return fflush(stdout) == 0 ? EXIT_DONE : EXIT_FAILED;
+}
 
 /* Parses words separated by one space; "" in the text is an empty argument. */
 static int parse(struct cli_options *o, const char *words)
@@ -69,7 +88,7 @@ static void test_defaults(void **state)
     assert_int_equal(o.max_length, 0);
     assert_int_equal(o.log_level, LOG_LEVEL_INFO);
     assert_false(o.insecure || o.strict || o.json || o.kv_type_set || o.seed_set);
-    assert_null(o.api_key);
+    assert_int_equal(o.api_keys.n, 0);
     taken(&o, "run m.gguf");
     assert_int_equal(o.log_level, LOG_LEVEL_WARN);
 }
@@ -208,7 +227,7 @@ static void test_rules(void **state)
 static void test_table(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < T9_COUNT(OPTIONS); i++) {
+    for (size_t i = 0; i < N_OPTIONS; i++) {
         const struct opt *a = &OPTIONS[i];
         assert_true(a->commands != 0 && a->help && a->help[0]);
         assert_true((a->kind == OPT_FLAG) == (a->arg == NULL));
@@ -225,13 +244,126 @@ static void test_table(void **state)
     }
 }
 
+/* The file's text through the parser, with more words behind --config. */
+static int configured(struct cli_options *o, const char *text, const char *words)
+{
+    char path[64] = "/tmp/t9-conf-XXXXXX", line[512];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    close(fd);
+    snprintf(line, sizeof line, "--config %s%s%s", path, words[0] ? " " : "", words);
+    last_failure[0] = 0;
+    int rc = quietly(o, line);
+    unlink(path);
+    return rc;
+}
+
+static void misconfigured(const char *text, const char *why)
+{
+    struct cli_options o;
+    if (configured(&o, text, "m.gguf") != EXIT_USAGE || !strstr(last_failure, why))
+        fail_msg("'%s' gives '%s', not '%s'", text, last_failure, why);
+}
+
+static void test_config(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    assert_int_equal(configured(&o,
+                                "# a comment\r\n\n  gguf = a model.gguf \nport=8080\ninsecure\n"
+                                "strict = no\napi-key = one\napi-key = two\nkv-memory = 2G",
+                                ""),
+                     EXIT_DONE);
+    assert_string_equal(o.gguf, "a model.gguf");
+    assert_int_equal(o.port, 8080);
+    assert_true(o.insecure && !o.strict);
+    assert_int_equal(o.api_keys.n, 2);
+    assert_string_equal(o.api_keys.v[1], "two");
+    assert_true(o.kv_memory_bytes == (uint64_t)2 << 30);
+    /* The command line wins; a list on it replaces the file's. */
+    assert_int_equal(configured(&o, "gguf = a\nport = 1\napi-key = one\napi-key = two\n",
+                                "b.gguf --port 2 --api-key three"),
+                     EXIT_DONE);
+    assert_string_equal(o.gguf, "b.gguf");
+    assert_int_equal(o.port, 2);
+    assert_int_equal(o.api_keys.n, 1);
+    assert_string_equal(o.api_keys.v[0], "three");
+    misconfigured("\nno-such = 1\n", ":2: there is no option \"no-such\"");
+    misconfigured("port = 70000\n", ":1: port = 70000: not a value from 0 to 65535");
+    misconfigured("port\n", ":1: port needs a value");
+    misconfigured("port =\n", ":1: port = ");
+    misconfigured("--port = 1\n", ":1: not of the form");
+    misconfigured("port 1\n", ":1: not of the form");
+    misconfigured("strict = perhaps\n", ":1: strict is yes or no");
+    misconfigured("help\n", ":1: there is no option");
+    misconfigured("config = x\n", ":1: there is no option");
+    misconfigured("prompt = x\n", ":1: there is no option"); /* of another command */
+    assert_int_equal(quietly(&o, "m.gguf --config /no/such/file"), EXIT_USAGE);
+    assert_non_null(strstr(last_failure, "/no/such/file"));
+    refused("run m --config x");
+}
+
+/* What is written instead of the model's name. */
+static void test_model_path(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    char dir[] = "/tmp/t9-model-XXXXXX", path[64], words[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/a.gguf", dir);
+    test_write_file(path, "x", 1);
+    snprintf(words, sizeof words, "%s/a", dir);
+    refused(words); /* there is a.gguf */
+    snprintf(words, sizeof words, "run %s/a", dir);
+    refused(words);
+    refused(dir);
+    snprintf(words, sizeof words, "%s/other-name", dir);
+    taken(&o, words); /* opening it tells */
+    taken(&o, path);
+    assert_string_equal(o.gguf, path);
+    unlink(path);
+    rmdir(dir);
+}
+
+static void test_help(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    taken(&o, "--help");
+    assert_true(o.help && o.command == CLI_COMMAND_SERVE);
+    taken(&o, "--help-all");
+    taken(&o, "help");
+    assert_true(o.command == CLI_COMMAND_HELP && !o.has_topic);
+    taken(&o, "help run");
+    assert_true(o.has_topic && o.topic == CLI_COMMAND_RUN);
+    refused("help nothing");
+    for (int c = 0; c < CLI_COMMAND_COUNT; c++) {
+        struct buf b;
+        buf_init(&b, 1 << 20);
+        helpdoc_man((cli_command)c, &b);
+        assert_false(b.failed);
+        for (size_t i = 0; i < N_OPTIONS; i++) {
+            char name[64] = "\\-\\-";
+            for (const char *p = OPTIONS[i].name; *p; p++)
+                snprintf(name + strlen(name), sizeof name - strlen(name), *p == '-' ? "\\-" : "%c",
+                         *p);
+            strncat(name, "\\fR", sizeof name - strlen(name) - 1);
+            bool there = str_find(buf_str(&b), str_from(name), 0) != (size_t)-1;
+            assert_int_equal(there, opt_is_of(&OPTIONS[i], (cli_command)c));
+        }
+        buf_deinit(&b);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_commands),
-        cmocka_unit_test(test_numbers),  cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_words),    cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_table),      cmocka_unit_test(test_config),
+        cmocka_unit_test(test_model_path), cmocka_unit_test(test_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

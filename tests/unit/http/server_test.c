@@ -215,7 +215,9 @@ static void test_key(void **state)
     (void)state;
     engine_script_init(&script);
     http_params_init(&p);
-    p.api_key = "secret";
+    static const char *const keys[] = {"other-key", "secret"};
+    p.api_keys = keys;
+    p.n_api_keys = T9_COUNT(keys);
     rig_start(&r, &script, &p);
     expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
     expect(r.port, "GET /v1/models HTTP/1.1\r\n", 401, "invalid_api_key");
@@ -694,7 +696,9 @@ static void test_state(void **state)
     engine_script_init(&script);
     script.state = &st;
     http_params_init(&p);
-    p.api_key = "secret";
+    static const char *const keys[] = {"other-key", "secret"};
+    p.api_keys = keys;
+    p.n_api_keys = T9_COUNT(keys);
     rig_start(&r, &script, &p);
     expect(r.port, "GET /v1/state HTTP/1.1\r\n", 401, "invalid_api_key");
     client_exchange(r.port, "GET /v1/state HTTP/1.1\r\nX-Api-Key: secret\r\n", (str){0}, &in);
