@@ -1,0 +1,372 @@
+/*
+ * sdk/chat.c - from a conversation to text and tokens. The keyword arguments are written as JSON
+ * text and parsed back: one linear pass each way, and the origin of a string is then a question of
+ * where its value lies in the parsed document.
+ *
+ * Which special tokens are recognised where: all of them in what the template wrote (bos_token and
+ * eos_token count as that), user-defined ones in the assistant's own past content, none elsewhere.
+ * So no text of a message becomes a control token. Any thread.
+ */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "gguf/gguf.h"
+#include "sdk/history.h"
+#include "sdk/internal.h"
+#include "template/template.h"
+#include "tokenizer/tokenizer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { ORIGIN_ASSISTANT = 2 };
+
+#define KWARGS_BYTES_MAX ((size_t)256 << 20)
+#define ARENA_BYTES_MAX  ((size_t)256 << 20)
+
+static const struct json_limits LIMITS_MESSAGES = {KWARGS_BYTES_MAX, 128, 16u << 20};
+static const struct json_limits LIMITS_KWARGS = {KWARGS_BYTES_MAX, 160, 32u << 20};
+
+static const char chatml[] =
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
+    "+ "
+    "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
+    "}}{% endif %}";
+
+/* Where strings of the keyword arguments come from, besides the user. */
+struct origins {
+    yyjson_val **assistant; /* contents of the assistant's messages, ascending addresses */
+    size_t n_assistant;
+    yyjson_val *bos, *eos;
+};
+
+/* What a rendering is made of, parsed. */
+struct conversation {
+    const struct turn *turns;
+    size_t n_turns;
+    yyjson_val *tools, *kwargs; /* or NULL */
+    bool no_generation_prompt;
+    int64_t now_unix_s;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint8_t origin_of(void *ctx, yyjson_val *text)
+{
+    const struct origins *o = ctx;
+    if (text == o->bos || text == o->eos)
+        return JINJA_ORIGIN_TEMPLATE;
+    if (o->n_assistant &&
+        bsearch(&text, o->assistant, o->n_assistant, sizeof *o->assistant, by_address))
+        return ORIGIN_ASSISTANT;
+    return JINJA_ORIGIN_USER;
+}
+
+static t9_status find_origins(struct origins *o, yyjson_val *kwargs, size_t n_messages)
+{
+    size_t idx, max;
+    yyjson_val *m;
+    o->bos = json_get(kwargs, "bos_token");
+    o->eos = json_get(kwargs, "eos_token");
+    o->assistant = mem_calloc(n_messages + 1, sizeof(*o->assistant));
+    if (!o->assistant)
+        return T9_STATUS_NOMEM;
+    yyjson_arr_foreach(json_get(kwargs, "messages"), idx, max, m)
+    {
+        yyjson_val *content = json_get(m, "content");
+        if (yyjson_is_str(content) && str_eqz(json_str(json_get(m, "role")), "assistant"))
+            o->assistant[o->n_assistant++] = content;
+    }
+    /* They lie in document order already; sorting keeps us independent of that. */
+    qsort(o->assistant, o->n_assistant, sizeof *o->assistant, by_address);
+    return T9_STATUS_OK;
+}
+
+static void write_special(const t9_model *m, struct buf *out, const char *key, int32_t id)
+{
+    if (id < 0)
+        return;
+    buf_putc(out, ',');
+    json_write_key(out, key);
+    json_write_str(out, tokenizer_piece(m->tokenizer, id));
+}
+
+/* The caller's further variables come last: what is set twice is as they say. bos_token and
+ * eos_token are not theirs, since their text counts as the template's. */
+static void write_kwargs(const t9_model *m, const struct history *h, const struct conversation *c,
+                         struct buf *out)
+{
+    buf_puts(out, "{\"messages\":");
+    history_write(h, out);
+    buf_puts(out, ",\"add_generation_prompt\":");
+    json_write_bool(out, !c->no_generation_prompt);
+    buf_puts(out, ",\"documents\":null,\"tools\":");
+    if (c->tools)
+        json_write_val(out, c->tools);
+    else
+        buf_puts(out, "null");
+    yyjson_obj_iter it = yyjson_obj_iter_with(c->kwargs);
+    yyjson_val *key;
+    while ((key = yyjson_obj_iter_next(&it)) != NULL) {
+        str name = json_str(key);
+        if (str_eqz(name, "bos_token") || str_eqz(name, "eos_token") || str_eqz(name, "messages"))
+            continue;
+        buf_putc(out, ',');
+        json_write_str(out, name);
+        buf_putc(out, ':');
+        json_write_val(out, yyjson_obj_iter_get_val(key));
+    }
+    write_special(m, out, "bos_token", tokenizer_bos(m->tokenizer));
+    write_special(m, out, "eos_token", tokenizer_eos(m->tokenizer));
+    buf_putc(out, '}');
+}
+
+static t9_status render(const t9_model *m, const struct conversation *c, struct jinja_output *out,
+                        struct t9_err *err)
+{
+    struct history h = {0};
+    struct origins origins = {0};
+    struct buf text;
+    yyjson_doc *doc = NULL;
+    const struct t9_template_info *can = &m->template_info;
+    struct history_caps caps = {can->system, can->later_system, can->user_twice};
+    buf_init(&text, KWARGS_BYTES_MAX);
+
+    t9_status s = history_arrange(&h, c->turns, c->n_turns, caps, err);
+    if (s != T9_STATUS_OK)
+        goto done;
+    write_kwargs(m, &h, c, &text);
+    if (text.failed) {
+        s = t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is too large to be rendered");
+        goto done;
+    }
+    s = json_parse(&doc, buf_str(&text), LIMITS_KWARGS, err);
+    if (s != T9_STATUS_OK)
+        goto done;
+    buf_deinit(&text);
+    s = find_origins(&origins, yyjson_doc_get_root(doc), h.n_entries);
+    if (s != T9_STATUS_OK) {
+        (void)t9_fail(err, s, "no memory to render %zu messages", h.n_entries);
+        goto done;
+    }
+    struct jinja_env env = {.now_unix_s = c->now_unix_s ? c->now_unix_s : clock_unix_s(),
+                            .origin = origin_of,
+                            .origin_ctx = &origins};
+    s = jinja_render(m->chat_template, yyjson_doc_get_root(doc), NULL, &env, out, err);
+done:
+    mem_free(origins.assistant);
+    if (doc)
+        yyjson_doc_free(doc);
+    buf_deinit(&text);
+    history_deinit(&h);
+    return s;
+}
+
+/* ---- what a template can do ---- */
+
+/* Whether the template renders these turns and shows the last text of each. */
+static bool renders(const t9_model *m, const char *roles)
+{
+    static const char *const texts[] = {"t9probe-a", "t9probe-b", "t9probe-c", "t9probe-d"};
+    struct turn turns[4] = {0};
+    struct jinja_output out = {0};
+    size_t n = strlen(roles);
+    for (size_t i = 0; i < n; i++) {
+        turns[i].role = roles[i] == 's'   ? TURN_ROLE_SYSTEM
+                        : roles[i] == 'u' ? TURN_ROLE_USER
+                                          : TURN_ROLE_ASSISTANT;
+        turns[i].content = str_from(texts[i]);
+        turns[i].has_content = true;
+    }
+    struct conversation c = {.turns = turns, .n_turns = n};
+    bool ok = render(m, &c, &out, NULL) == T9_STATUS_OK;
+    for (size_t i = 0; i < n && ok; i++)
+        ok = str_find(buf_str(&out.text), turns[i].content, 0) != (size_t)-1;
+    jinja_output_deinit(&out);
+    return ok;
+}
+
+/* Each probe claims the ability that it tests, so that the turns reach the template as they are. */
+static void probe(t9_model *m)
+{
+    struct t9_template_info *info = &m->template_info;
+    info->system = info->later_system = info->user_twice = true;
+    bool later = renders(m, "suas") && renders(m, "suau");
+    bool later_then_user = renders(m, "susu");
+    bool head = renders(m, "su");
+    bool twice = renders(m, "uu");
+    info->system = head;
+    info->later_system = head && later && later_then_user;
+    info->user_twice = twice;
+}
+
+static t9_status file_template(t9_model *m, struct t9_err *err)
+{
+    str source;
+    t9_status s = gguf_get_str(m->gguf, "tokenizer.chat_template", &source, err);
+    if (s == T9_STATUS_NOT_FOUND)
+        return T9_STATUS_OK;
+    if (s == T9_STATUS_OK)
+        s = jinja_parse(&m->own_template, source, err);
+    return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s: chat template", gguf_file_name(m->gguf));
+}
+
+t9_status sdk_template_open(t9_model *m, struct t9_err *err)
+{
+    if (!m->chat_template && m->gguf)
+        T9_TRY(file_template(m, err));
+    if (m->own_template)
+        m->chat_template = m->own_template;
+    m->template_info.present = m->chat_template != NULL;
+    if (!m->chat_template && tokenizer_find(m->tokenizer, STR("<|im_start|>")) >= 0 &&
+        tokenizer_find(m->tokenizer, STR("<|im_end|>")) >= 0) {
+        T9_TRY(jinja_parse(&m->own_template, STR(chatml), err));
+        m->chat_template = m->own_template;
+        m->template_info.chatml_fallback = true;
+    }
+    if (m->chat_template)
+        probe(m);
+    return T9_STATUS_OK;
+}
+
+/* ---- the calls ---- */
+
+void t9_chat_params_init(struct t9_chat_params *p, size_t struct_size)
+{
+    sdk_params_zero(p, struct_size);
+}
+
+static t9_status parse_part(yyjson_doc **doc, const char *text, size_t n, const char *name,
+                            struct t9_err *err)
+{
+    if (!text)
+        return T9_STATUS_OK;
+    t9_status s = json_parse(doc, (str){text, n}, LIMITS_MESSAGES, err);
+    return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s", name);
+}
+
+/* Parses what the caller gave and renders it. */
+static t9_status render_params(const t9_model *m, const struct t9_chat_params *params,
+                               struct t9_chat_params *p, struct jinja_output *out,
+                               struct t9_err *err)
+{
+    yyjson_doc *messages = NULL, *tools = NULL, *kwargs = NULL;
+    struct turn *turns = NULL;
+    struct conversation c = {0};
+    struct arena arena;
+    T9_TRY(sdk_params_take(p, sizeof *p, params, "chat_params", err));
+    if (!m->chat_template)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "this model has no chat template and its vocabulary no <|im_start|>, so "
+                       "messages can't be laid out for it: use a chat model");
+    arena_init(&arena, ARENA_BYTES_MAX);
+    t9_status s = p->messages
+                      ? parse_part(&messages, p->messages, p->messages_bytes, "messages", err)
+                      : t9_fail(err, T9_STATUS_INVALID, "no messages were given");
+    if (s == T9_STATUS_OK)
+        s = parse_part(&tools, p->tools, p->tools_bytes, "tools", err);
+    if (s == T9_STATUS_OK)
+        s = parse_part(&kwargs, p->kwargs, p->kwargs_bytes, "kwargs", err);
+    if (s == T9_STATUS_OK)
+        s = turns_read(&turns, &c.n_turns, yyjson_doc_get_root(messages), &arena, err);
+    c.turns = turns;
+    c.tools = yyjson_doc_get_root(tools);
+    c.kwargs = yyjson_doc_get_root(kwargs);
+    c.no_generation_prompt = p->no_generation_prompt;
+    c.now_unix_s = p->now_unix_s;
+    if (s == T9_STATUS_OK && c.tools && !yyjson_is_arr(c.tools))
+        s = t9_fail(err, T9_STATUS_INVALID, "tools must be a JSON array");
+    if (s == T9_STATUS_OK && c.kwargs && !yyjson_is_obj(c.kwargs))
+        s = t9_fail(err, T9_STATUS_INVALID, "kwargs must be a JSON object");
+    if (s == T9_STATUS_OK)
+        s = render(m, &c, out, err);
+    /* A template that hits our bounds met a conversation that it can't take: the caller's to
+     * change.
+     */
+    if (s == T9_STATUS_UNSUPPORTED || s == T9_STATUS_TOO_LARGE)
+        s = err ? (err->code = T9_STATUS_INVALID) : T9_STATUS_INVALID;
+    yyjson_doc_free(messages);
+    yyjson_doc_free(tools);
+    yyjson_doc_free(kwargs);
+    arena_deinit(&arena);
+    return s;
+}
+
+t9_status t9_chat_render(const t9_model *m, const struct t9_chat_params *params, t9_text *out,
+                         struct t9_err *err)
+{
+    struct jinja_output text = {0};
+    struct t9_chat_params p;
+    *out = (t9_text){0};
+    t9_status s = render_params(m, params, &p, &text, err);
+    if (s == T9_STATUS_OK)
+        s = sdk_text_give(out, &text.text, err);
+    jinja_output_deinit(&text);
+    return s;
+}
+
+static t9_status encode(const t9_model *m, const struct jinja_output *text, struct tok_ids *out,
+                        struct t9_err *err)
+{
+    const struct tokenizer *t = m->tokenizer;
+    struct tok_span *spans = mem_calloc(text->n_spans + 1, sizeof *spans);
+    if (!spans)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
+    size_t from = 0;
+    for (size_t i = 0; i < text->n_spans; i++) {
+        uint8_t origin = text->spans[i].origin;
+        spans[i].text = str_slice(buf_str(&text->text), from, text->spans[i].end);
+        spans[i].parse_control = origin == JINJA_ORIGIN_TEMPLATE;
+        spans[i].parse_user_defined = origin == JINJA_ORIGIN_TEMPLATE || origin == ORIGIN_ASSISTANT;
+        from = text->spans[i].end;
+    }
+    t9_status s = tokenizer_encode(t, spans, text->n_spans, tokenizer_add_bos(t), out, err);
+    mem_free(spans);
+    return s;
+}
+
+/* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
+ * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
+static bool surely_too_long(const t9_model *m, size_t n_bytes, size_t max_tokens)
+{
+    return n_bytes / 4 > (uint64_t)max_tokens * tokenizer_vocab(m->tokenizer)->longest_bytes;
+}
+
+t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
+                         struct t9_err *err)
+{
+    struct jinja_output text = {0};
+    struct t9_chat_params p;
+    struct tok_ids ids = {0};
+    *out = (t9_ids){0};
+    t9_status s = render_params(m, params, &p, &text, err);
+    if (s != T9_STATUS_OK)
+        goto done;
+    size_t max = p.max_tokens > 0 ? (size_t)p.max_tokens : SDK_PROMPT_TOKENS_MAX;
+    tok_ids_init(&ids, max < SDK_PROMPT_TOKENS_MAX ? max : SDK_PROMPT_TOKENS_MAX);
+    if (surely_too_long(m, text.text.n, ids.max)) {
+        s = t9_fail(err, T9_STATUS_TOO_LARGE,
+                    "the prompt has %zu bytes of text, and it may have %zu tokens: shorten the "
+                    "conversation",
+                    text.text.n, ids.max);
+        goto done;
+    }
+    s = encode(m, &text, &ids, err);
+    if (s == T9_STATUS_TOO_LARGE)
+        s = t9_fail(err, s,
+                    "the prompt has more than %zu tokens, over the limit: shorten the conversation",
+                    ids.max);
+    if (s == T9_STATUS_OK && ids.n == 0)
+        s = t9_fail(err, T9_STATUS_INVALID, "the template made an empty prompt of these messages");
+    if (s == T9_STATUS_OK) {
+        *out = (t9_ids){ids.p, ids.n};
+        ids = (struct tok_ids){0};
+    }
+done:
+    tok_ids_deinit(&ids);
+    jinja_output_deinit(&text);
+    return s;
+}

@@ -1,0 +1,490 @@
+/*
+ * sdk/request.c - one answer: submitted, pulled, freed.
+ *
+ * The engine's request is wrapped: its prompt and lists are copies of ours, its notify function
+ * wakes the reader that sleeps in t9_request_next (a futex, no lock) and tells the caller's wake
+ * function. Text is made here, on the reader's thread, token by token, so that stop strings do not
+ * depend on how tokens came in; the engine never waits for it.
+ *
+ * The end: the engine's last notify call is the last time that it knows the request. `let_go` is
+ * stored at the very end of that call, and t9_request_free waits for it.
+ */
+#include "engine/request.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "engine/engine.h"
+#include "engine/signal.h"
+#include "sdk/internal.h"
+#include "tokenizer/stop.h"
+#include "tokenizer/tokenizer.h"
+
+#include <sched.h>
+#include <string.h>
+
+enum { STOPS_MAX = 16, STOP_BYTES_MAX = 256 };
+
+#define TEXT_PART_BYTES ((size_t)4096) /* of one event; a reader behind gets several */
+#define TIMEOUT_MAX_MS  ((int64_t)1 << 40)
+
+struct t9_request {
+    t9_model *model;
+    struct engine *engine;
+    struct request *r;
+
+    /* ours, for the engine's pointers */
+    int32_t *prompt, *stop_ids;
+    struct sample_bias *bias;
+    str *stops;
+    char *stop_text;
+
+    void (*wake)(void *ctx, t9_request *r, bool last);
+    void *wake_ctx;
+    struct signal_word signal;
+    atomic_bool let_go; /* the engine's last call has returned */
+
+    /* the reader's */
+    struct event_cursor cursor;
+    int32_t at, end; /* tokens of the log: told of, known to be there */
+    bool with_text, stop_hit, flushed, over;
+    struct detok detok;
+    struct stop_matcher stop;
+    struct buf piece, text;
+    struct t9_logprob *rows; /* [n_rows, n_logprobs] of the event */
+    int32_t n_rows_cap;
+    struct event last; /* DONE or ERROR once seen */
+};
+
+void t9_request_params_init(struct t9_request_params *p, size_t struct_size)
+{
+    struct t9_request_params d = {
+        .temperature = 1, .top_p = 1, .repetition_penalty = 1, .text = true};
+    sdk_params_zero(p, struct_size);
+    (void)sdk_out_give(p, &d, sizeof d);
+}
+
+const char *t9_finish_name(t9_finish f)
+{
+    return finish_reason_name((finish_reason)f);
+}
+
+_Static_assert((int)T9_FINISH_STOP == (int)FINISH_REASON_STOP &&
+                   (int)T9_FINISH_LENGTH == (int)FINISH_REASON_LENGTH &&
+                   (int)T9_FINISH_CANCELLED == (int)FINISH_REASON_CANCELLED &&
+                   (int)T9_FINISH_ERROR == (int)FINISH_REASON_ERROR,
+               "the header's reasons are the engine's");
+
+/* ---- submit ---- */
+
+/* Engine thread. */
+static void on_engine(void *ctx, struct request *r)
+{
+    struct t9_request *q = ctx;
+    bool last = atomic_load(&r->finish) != FINISH_REASON_NONE;
+    if (q->wake)
+        q->wake(q->wake_ctx, q, last);
+    signal_raise(&q->signal);
+    if (last)
+        atomic_store(&q->let_go, true); /* nothing of q is touched from here on */
+}
+
+static t9_status check_params(const struct t9_request_params *p, struct t9_err *err)
+{
+    if (!p->prompt || p->n_prompt < 1 || p->n_prompt > SDK_PROMPT_TOKENS_MAX)
+        return t9_fail(err, T9_STATUS_INVALID, "the prompt has %zu tokens; 1 to %zu are taken",
+                       p->n_prompt, SDK_PROMPT_TOKENS_MAX);
+    if (p->max_tokens < 0 || p->queue_timeout_ms < 0 || p->queue_timeout_ms > TIMEOUT_MAX_MS ||
+        p->pin_ms < 0 || p->pin_ms > TIMEOUT_MAX_MS || p->n_pin_tokens < 0)
+        return t9_fail(
+            err, T9_STATUS_INVALID,
+            "max_tokens, queue_timeout_ms, n_pin_tokens and pin_ms must not be negative");
+    if (p->n_stops > STOPS_MAX || (p->n_stops && (!p->stops || !p->text)))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu stops; at most %d are taken, and need `text`",
+                       p->n_stops, STOPS_MAX);
+    for (size_t i = 0; i < p->n_stops; i++) {
+        size_t n = p->stops[i] ? strnlen(p->stops[i], STOP_BYTES_MAX + 1) : 0;
+        if (n < 1 || n > STOP_BYTES_MAX)
+            return t9_fail(err, T9_STATUS_INVALID, "stops[%zu] must have 1 to %d bytes", i,
+                           STOP_BYTES_MAX);
+    }
+    if (p->n_stop_ids > REQUEST_STOP_TOKENS_MAX || (p->n_stop_ids && !p->stop_ids))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu stop_ids; at most %d are taken", p->n_stop_ids,
+                       REQUEST_STOP_TOKENS_MAX);
+    if (p->n_bias > SAMPLE_BIAS_MAX || (p->n_bias && !p->bias))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu biases; at most %d are taken", p->n_bias,
+                       SAMPLE_BIAS_MAX);
+    if (p->n_logprobs < 0 || p->n_logprobs > SAMPLE_TOP_MAX + 1)
+        return t9_fail(err, T9_STATUS_INVALID, "n_logprobs must be within 0 and %d, got %d",
+                       SAMPLE_TOP_MAX + 1, p->n_logprobs);
+    return T9_STATUS_OK;
+}
+
+static t9_status copy_stops(struct t9_request *q, const struct t9_request_params *p)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < p->n_stops; i++)
+        bytes += strlen(p->stops[i]);
+    q->stops = mem_calloc(p->n_stops, sizeof *q->stops);
+    q->stop_text = mem_alloc(bytes);
+    if (!q->stops || !q->stop_text)
+        return T9_STATUS_NOMEM;
+    char *to = q->stop_text;
+    for (size_t i = 0; i < p->n_stops; i++) {
+        size_t n = strlen(p->stops[i]);
+        memcpy(to, p->stops[i], n);
+        q->stops[i] = (str){to, n};
+        to += n;
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status copy_lists(struct t9_request *q, const struct t9_request_params *p,
+                            struct t9_err *err)
+{
+    q->prompt = mem_alloc(p->n_prompt * sizeof *q->prompt);
+    bool ok = q->prompt != NULL;
+    if (ok)
+        memcpy(q->prompt, p->prompt, p->n_prompt * sizeof *q->prompt);
+    if (p->n_stops && ok)
+        ok = copy_stops(q, p) == T9_STATUS_OK;
+    if (p->n_stop_ids && ok) {
+        q->stop_ids = mem_alloc(p->n_stop_ids * sizeof *q->stop_ids);
+        ok = q->stop_ids != NULL;
+        if (ok)
+            memcpy(q->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *q->stop_ids);
+    }
+    if (p->n_bias && ok) {
+        q->bias = mem_alloc(p->n_bias * sizeof *q->bias);
+        ok = q->bias != NULL;
+        for (size_t i = 0; ok && i < p->n_bias; i++)
+            q->bias[i] = (struct sample_bias){p->bias[i].token, p->bias[i].bias};
+    }
+    return ok ? T9_STATUS_OK
+              : t9_fail(err, T9_STATUS_NOMEM, "no memory for a prompt of %zu tokens", p->n_prompt);
+}
+
+static void fill(struct t9_request *q, const struct t9_request_params *p)
+{
+    struct request *r = q->r;
+    uint64_t now = clock_now_ns();
+    r->prompt = q->prompt;
+    r->n_prompt = (int32_t)p->n_prompt;
+    r->sampling = (struct sample_params){.temperature = p->temperature,
+                                         .top_p = p->top_p,
+                                         .min_p = p->min_p,
+                                         .top_k = p->top_k,
+                                         .seed = p->seed,
+                                         .presence_penalty = p->presence_penalty,
+                                         .frequency_penalty = p->frequency_penalty,
+                                         .repetition_penalty = p->repetition_penalty,
+                                         .bias = q->bias,
+                                         .n_bias = (int32_t)p->n_bias};
+    r->choice = p->choice;
+    r->ignore_eos = p->ignore_eos;
+    r->min_tokens = p->min_tokens;
+    r->stop_tokens = q->stop_ids;
+    r->n_stop_tokens = (int32_t)p->n_stop_ids;
+    r->priority = p->priority;
+    r->client_key = p->client_key;
+    r->n_pin_tokens = p->n_pin_tokens;
+    if (p->pin_ms)
+        r->pin_until_ns = now + (uint64_t)p->pin_ms * 1000000;
+    uint64_t received = p->received_ns ? p->received_ns : now;
+    if (p->queue_timeout_ms)
+        r->deadline_ns = received + (uint64_t)p->queue_timeout_ms * 1000000;
+    atomic_store(&r->clocks.received, received);
+    atomic_store(&r->clocks.parsed, now);
+    r->notify = on_engine;
+    r->notify_ctx = q;
+}
+
+/* Everything but the engine's part. */
+static void request_drop(struct t9_request *q)
+{
+    request_free(q->r);
+    mem_free(q->rows);
+    buf_deinit(&q->piece);
+    buf_deinit(&q->text);
+    stop_deinit(&q->stop);
+    mem_free(q->stop_text);
+    mem_free(q->stops);
+    mem_free(q->bias);
+    mem_free(q->stop_ids);
+    mem_free(q->prompt);
+    sdk_model_put(q->model);
+    mem_free(q);
+}
+
+static t9_status prepare(struct t9_request *q, const struct t9_request_params *p,
+                         struct t9_err *err)
+{
+    int32_t room = engine_max_tokens(q->engine, (int32_t)p->n_prompt);
+    if (room < 1)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "the prompt has %zu tokens, and prompt and answer together may have %d: "
+                       "shorten it, or raise max_length or kv_bytes of the engine",
+                       p->n_prompt, engine_max_length(q->engine));
+    if (p->max_tokens > 0 && p->max_tokens < room)
+        room = p->max_tokens;
+    T9_TRY(copy_lists(q, p, err));
+    T9_TRY(request_new(&q->r, room, err));
+    fill(q, p);
+    if (p->n_logprobs || p->prompt_logprobs)
+        T9_TRY(request_want_logprobs(q->r, p->n_logprobs ? p->n_logprobs - 1 : 0,
+                                     p->prompt_logprobs, err));
+    q->wake = p->wake;
+    q->wake_ctx = p->wake_ctx;
+    q->with_text = p->text;
+    detok_init(&q->detok, tokenizer_vocab(q->model->tokenizer));
+    stop_init(&q->stop, q->stops, p->n_stops);
+    buf_init(&q->piece, (size_t)1 << 20);
+    buf_init(&q->text, (size_t)4 << 20);
+    return T9_STATUS_OK;
+}
+
+t9_status t9_engine_submit(t9_engine *e, const struct t9_request_params *params, t9_request **out,
+                           struct t9_err *err)
+{
+    struct t9_request_params p;
+    *out = NULL;
+    T9_TRY(sdk_params_take(&p, sizeof p, params, "request_params", err));
+    T9_TRY(check_params(&p, err));
+    struct t9_request *q = mem_calloc(1, sizeof *q);
+    if (!q)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for a request");
+    q->model = e->model;
+    q->engine = e->engine;
+    sdk_model_get(q->model);
+    t9_status s = prepare(q, &p, err);
+    if (s == T9_STATUS_OK) {
+        *out = q; /* before the first wake can be */
+        s = engine_submit(q->engine, q->r, err);
+    }
+    if (s != T9_STATUS_OK) {
+        *out = NULL;
+        request_drop(q);
+    }
+    return s;
+}
+
+void t9_request_cancel(t9_request *r)
+{
+    if (atomic_load(&r->r->finish) == FINISH_REASON_NONE)
+        engine_cancel(r->engine, r->r);
+}
+
+static bool has_let_go(void *ctx)
+{
+    const struct t9_request *q = ctx;
+    return atomic_load(&q->r->finish) != FINISH_REASON_NONE;
+}
+
+void t9_request_free(t9_request *r)
+{
+    if (!r)
+        return;
+    t9_request_cancel(r);
+    (void)signal_wait(&r->signal, has_let_go, r, -1);
+    while (!atomic_load(&r->let_go))
+        (void)sched_yield(); /* the last call is about to return */
+    request_drop(r);
+}
+
+/* ---- reading ---- */
+
+/* Makes text of tokens until a part is full, the log is used up, or a stop string ended it. Without
+ * text all tokens are taken. */
+static void take_tokens(struct t9_request *q)
+{
+    if (!q->with_text) {
+        q->at = q->end;
+        return;
+    }
+    while (q->at < q->end && q->text.n < TEXT_PART_BYTES && !q->stop_hit) {
+        buf_clear(&q->piece);
+        detok_push(&q->detok, q->r->tokens[q->at++], &q->piece, false);
+        q->stop_hit = stop_push(&q->stop, buf_str(&q->piece), &q->text);
+        q->text.failed |= q->piece.failed || q->stop.held.failed;
+    }
+}
+
+/* The text that was held back for a whole character or a possible stop string. */
+static void flush_text(struct t9_request *q)
+{
+    q->flushed = true;
+    if (q->stop_hit || !q->with_text)
+        return;
+    buf_clear(&q->piece);
+    detok_finish(&q->detok, &q->piece);
+    q->stop_hit = stop_push(&q->stop, buf_str(&q->piece), &q->text);
+    if (!q->stop_hit)
+        stop_finish(&q->stop, &q->text);
+    q->text.failed |= q->piece.failed || q->stop.held.failed;
+}
+
+static t9_status copy_rows(struct t9_request *q, int32_t from, int32_t n)
+{
+    size_t width = (size_t)(1 + q->r->n_top);
+    if (n > q->n_rows_cap) {
+        struct t9_logprob *rows = mem_realloc(q->rows, (size_t)n * width, sizeof *rows);
+        if (!rows)
+            return T9_STATUS_NOMEM;
+        q->rows = rows;
+        q->n_rows_cap = n;
+    }
+    const struct token_logprob *src = q->r->logprobs + (size_t)from * width;
+    for (size_t i = 0; i < (size_t)n * width; i++)
+        q->rows[i] = (struct t9_logprob){src[i].id, src[i].logprob};
+    return T9_STATUS_OK;
+}
+
+static t9_status tokens_event(struct t9_request *q, int32_t from, struct t9_event *ev)
+{
+    ev->kind = T9_EVENT_TOKENS;
+    ev->tokens = q->r->tokens + from;
+    ev->n_tokens = q->at - from;
+    if (q->r->logprobs) {
+        T9_TRY(copy_rows(q, from, ev->n_tokens));
+        ev->logprobs = q->rows;
+        ev->n_logprobs = 1 + q->r->n_top;
+    }
+    char *end = q->text.n ? buf_reserve(&q->text, 0) : NULL;
+    if (end) {
+        *end = 0;
+        ev->text = q->text.p;
+        ev->text_bytes = q->text.n;
+    }
+    return T9_STATUS_OK;
+}
+
+static void last_event(struct t9_request *q, struct t9_event *ev)
+{
+    q->over = true;
+    if (q->last.kind == EVENT_ERROR && !q->stop_hit) {
+        ev->kind = T9_EVENT_ERROR;
+        ev->finish = T9_FINISH_ERROR;
+        ev->error = q->last.error;
+        return;
+    }
+    ev->kind = T9_EVENT_DONE;
+    ev->finish = q->stop_hit ? T9_FINISH_STOP : (t9_finish)q->last.reason;
+    ev->stop_token = q->stop_hit ? -1 : q->r->stop_token;
+}
+
+/* One look at the request. NONE when there is nothing new. */
+static t9_status look(struct t9_request *q, struct t9_event *ev)
+{
+    if (q->over)
+        return T9_STATUS_OK;
+    buf_clear(&q->text);
+    int32_t from = q->at;
+    for (;;) {
+        take_tokens(q);
+        bool used_up = q->at == q->end || q->stop_hit;
+        if (used_up && !q->flushed && (q->stop_hit || q->last.kind != EVENT_NONE)) {
+            if (q->stop_hit)
+                t9_request_cancel(q);
+            flush_text(q);
+        }
+        if (q->text.failed)
+            return T9_STATUS_NOMEM;
+        if (q->at > from || q->text.n)
+            return tokens_event(q, from, ev);
+        if (q->flushed) {
+            last_event(q, ev);
+            return T9_STATUS_OK;
+        }
+        struct event e = request_next(q->r, &q->cursor);
+        switch (e.kind) {
+        case EVENT_NONE: return T9_STATUS_OK;
+        case EVENT_TOKENS: q->end = e.to; break;
+        case EVENT_DONE:
+        case EVENT_ERROR: q->last = e; break;
+        case EVENT_ADMITTED:
+            ev->kind = T9_EVENT_ADMITTED;
+            ev->n_cached = e.n_cached;
+            return T9_STATUS_OK;
+        case EVENT_PROGRESS:
+            ev->kind = T9_EVENT_PROGRESS;
+            ev->n_prefilled = e.n_prefilled;
+            return T9_STATUS_OK;
+        }
+    }
+}
+
+struct waiting {
+    struct t9_request *q;
+    struct t9_event *ev;
+    t9_status status;
+};
+
+static bool has_event(void *ctx)
+{
+    struct waiting *w = ctx;
+    if (w->ev->kind != T9_EVENT_NONE || w->status != T9_STATUS_OK)
+        return true;
+    /* Before the look: what the engine adds from now on makes a new call. */
+    atomic_store(&w->q->r->notified, false);
+    w->status = look(w->q, w->ev);
+    return w->ev->kind != T9_EVENT_NONE || w->status != T9_STATUS_OK || w->q->over;
+}
+
+t9_status t9_request_next(t9_request *r, int32_t timeout_ms, struct t9_event *out)
+{
+    struct t9_event ev = {.n_prompt = r->r->n_prompt, .stop_token = -1};
+    struct waiting w = {.q = r, .ev = &ev};
+    T9_TRY(sdk_out_check(out)); /* before an event is taken that could not be handed over */
+    (void)signal_wait(&r->signal, has_event, &w, timeout_ms);
+    if (w.status != T9_STATUS_OK) {
+        /* Without its text the answer is of no use: it ends here. */
+        r->over = true;
+        t9_request_cancel(r);
+        return w.status;
+    }
+    return sdk_out_give(out, &ev, sizeof ev);
+}
+
+t9_status t9_request_info(const t9_request *q, struct t9_request_info *out)
+{
+    const struct request *r = q->r;
+    const struct req_clocks *c = &r->clocks;
+    struct t9_request_info info = {
+        .id = r->id,
+        .finish = (t9_finish)atomic_load_explicit(&r->finish, memory_order_acquire),
+        .state = req_state_name((req_state)atomic_load(&r->state)),
+        .n_prompt = r->n_prompt,
+        .n_cached = atomic_load(&r->n_cached),
+        .n_prefilled = atomic_load(&r->n_prefilled),
+        .n_tokens = atomic_load_explicit(&r->n_tokens, memory_order_acquire),
+        .max_tokens = r->max_tokens,
+        .n_preempted = atomic_load(&r->n_preempted),
+        .received_ns = atomic_load(&c->received),
+        .queued_ns = atomic_load(&c->queued),
+        .first_row_ns = atomic_load(&c->admitted),
+        .prefilled_ns = atomic_load(&c->prefilled),
+        .first_token_ns = atomic_load(&c->first_token),
+        .last_token_ns = atomic_load(&c->last_token),
+        .prefix_wait_ns = atomic_load(&c->prefix_ns),
+        .preempted_ns = atomic_load(&c->preempted_ns)};
+    return sdk_out_give(out, &info, sizeof info);
+}
+
+const int32_t *t9_request_tokens(const t9_request *r)
+{
+    return r->r->tokens;
+}
+
+t9_status t9_request_prompt_logprobs(const t9_request *q, int32_t i, struct t9_logprob *out)
+{
+    const struct request *r = q->r;
+    if (i < 1 || i >= r->n_prompt)
+        return T9_STATUS_INVALID;
+    if (!r->prompt_logprobs || atomic_load_explicit(&r->n_tokens, memory_order_acquire) < 1)
+        return T9_STATUS_NOT_FOUND;
+    size_t width = (size_t)(1 + r->n_top);
+    for (size_t k = 0; k < width; k++) {
+        const struct token_logprob *p = &r->prompt_logprobs[(size_t)i * width + k];
+        out[k] = (struct t9_logprob){p->id, p->logprob};
+    }
+    return T9_STATUS_OK;
+}
