@@ -3,6 +3,7 @@
  * do.
  *
  *   bench_kernels [threads [isa [n_in n_out [rows [type]]]]]
+ *   bench_kernels attention [threads [isa [type [d]]]]          see attention.c
  *
  * Per weight type: GB/s of weights for one row (decode: memory is the limit) and Gop/s for many
  * rows (prefill: the int8 dot product units are the limit; one multiply and one add are two ops).
@@ -11,7 +12,8 @@
  * not from cache. A sample of each result is compared with canon bit for bit before anything is
  * timed.
  */
-#include "backend/be.h"
+#include "bench.h"
+
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/num.h"
@@ -20,163 +22,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <threads.h>
-#include <time.h>
 
-#ifdef __x86_64__
-#    include <immintrin.h>
-#endif
-
-enum { COPIES_BYTES = 128 << 20, CHECK_OUT = 48, MIN_MS = 300 };
+enum { CHECK_OUT = 48, MIN_MS = 300 };
 
 static const uint32_t dtypes[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0,
                                   DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16};
-
-static uint64_t rng_state = 1;
-static uint32_t rnd(void)
-{
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 33);
-}
-
-/* With one thread its own CPU time, so that a busy machine does not show; else the wall clock. */
-static uint64_t timer_ns(int n_threads)
-{
-    struct timespec t;
-    if (n_threads > 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0)
-        return clock_now_ns();
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-/* ---- what the machine can do ---- */
-
-struct limit_job {
-    const uint64_t *p;
-    size_t n;
-    uint64_t result;
-};
-
-static int read_memory(void *arg)
-{
-    struct limit_job *j = arg;
-    uint64_t a = 0, b = 0, c = 0, d = 0;
-#ifdef __x86_64__
-    __m128i s = _mm_setzero_si128(), t = s, u = s, v = s;
-    for (size_t i = 0; i + 8 <= j->n; i += 8) {
-        s = _mm_xor_si128(s, _mm_load_si128((const __m128i *)(const void *)(j->p + i)));
-        t = _mm_xor_si128(t, _mm_load_si128((const __m128i *)(const void *)(j->p + i + 2)));
-        u = _mm_xor_si128(u, _mm_load_si128((const __m128i *)(const void *)(j->p + i + 4)));
-        v = _mm_xor_si128(v, _mm_load_si128((const __m128i *)(const void *)(j->p + i + 6)));
-    }
-    s = _mm_xor_si128(_mm_xor_si128(s, t), _mm_xor_si128(u, v));
-    a = (uint64_t)_mm_cvtsi128_si64(s);
-#else
-    for (size_t i = 0; i + 4 <= j->n; i += 4) {
-        a ^= j->p[i];
-        b ^= j->p[i + 1];
-        c ^= j->p[i + 2];
-        d ^= j->p[i + 3];
-    }
-#endif
-    j->result = a ^ b ^ c ^ d;
-    return 0;
-}
-
-#ifdef __x86_64__
-__attribute__((target("avx512f,avx512vnni"))) static int dot_avx512(void *arg)
-{
-    struct limit_job *j = arg;
-    __m512i s[16], w = _mm512_set1_epi8((char)j->n), a = _mm512_set1_epi8(3);
-#    pragma GCC unroll 16
-    for (int k = 0; k < 16; k++)
-        s[k] = _mm512_setzero_si512();
-    for (size_t i = 0; i < j->n; i += 16) {
-#    pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) {
-            s[k] = _mm512_dpbusd_epi32(s[k], w, a);
-            __asm__("" : "+v"(s[k])); /* each is really done */
-        }
-    }
-#    pragma GCC unroll 16
-    for (int k = 1; k < 16; k++)
-        s[0] = _mm512_add_epi32(s[0], s[k]);
-    j->result = (uint64_t)_mm512_reduce_add_epi32(s[0]);
-    return 0;
-}
-
-__attribute__((target("avx2"))) static int dot_avx2(void *arg)
-{
-    struct limit_job *j = arg;
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i s[8], w = _mm256_set1_epi8((char)j->n), a = _mm256_set1_epi8(3);
-#    pragma GCC unroll 8
-    for (int k = 0; k < 8; k++)
-        s[k] = _mm256_setzero_si256();
-    for (size_t i = 0; i < j->n; i += 8) {
-#    pragma GCC unroll 8
-        for (int k = 0; k < 8; k++) {
-            __m256i x = _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), ones);
-            s[k] = _mm256_add_epi32(s[k], x);
-            __asm__("" : "+x"(s[k]), "+x"(w));
-        }
-    }
-#    pragma GCC unroll 8
-    for (int k = 1; k < 8; k++)
-        s[0] = _mm256_add_epi32(s[0], s[k]);
-    j->result = (uint64_t)_mm256_extract_epi32(s[0], 0);
-    return 0;
-}
-#endif
-
-/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds. Each is short,
- * so that on a busy machine some run without being put aside. */
-static double limit_time(int (*fn)(void *), struct limit_job *jobs, int n_threads)
-{
-    double best = 1e9;
-    for (int round = 0; round < 20; round++) {
-        thrd_t t[64];
-        uint64_t start_ns = timer_ns(n_threads);
-        for (int i = 0; i < n_threads; i++) {
-            if (thrd_create(&t[i], fn, &jobs[i]) != thrd_success)
-                exit(1);
-        }
-        for (int i = 0; i < n_threads; i++)
-            thrd_join(t[i], NULL);
-        double s = (double)(timer_ns(n_threads) - start_ns) * 1e-9;
-        best = s < best ? s : best;
-    }
-    return best;
-}
-
-static void limits(int n_threads, const char *isa)
-{
-    struct limit_job jobs[64];
-    size_t words = COPIES_BYTES / 8;
-    uint64_t *p = mem_alloc_aligned(2 << 20, words * 8);
-    if (!p || n_threads > 64)
-        exit(1);
-#ifdef MADV_HUGEPAGE
-    (void)madvise(p, words * 8, MADV_HUGEPAGE); /* as the weights are */
-#endif
-    memset(p, 1, words * 8);
-    for (int i = 0; i < n_threads; i++)
-        jobs[i] = (struct limit_job){p + words / (size_t)n_threads / 8 * 8 * (size_t)i,
-                                     words / (size_t)n_threads / 8 * 8, 0};
-    printf("memory read %.1f GB/s", COPIES_BYTES / limit_time(read_memory, jobs, n_threads) * 1e-9);
-#ifdef __x86_64__
-    const size_t n = 16 << 20;
-    for (int i = 0; i < n_threads; i++)
-        jobs[i].n = n;
-    bool wide = strcmp(isa, "avx512") == 0;
-    double ops = (double)n * (wide ? 128 : 64) * n_threads; /* 4 bytes a lane, 2 ops each */
-    if (strcmp(isa, "scalar") != 0)
-        printf(", int8 dot products %.0f Gop/s",
-               ops / limit_time(wide ? dot_avx512 : dot_avx2, jobs, n_threads) * 1e-9);
-#endif
-    printf("\n");
-    mem_free(p);
-}
 
 /* ---- products ---- */
 
@@ -195,9 +45,9 @@ static char *weight_data(uint32_t dtype, size_t n_bytes)
     if (!p)
         exit(1);
     for (size_t i = 0; i < n_bytes; i++)
-        p[i] = (char)rnd();
+        p[i] = (char)bench_rnd();
     for (size_t i = 0; i + info->block_bytes <= n_bytes; i += info->block_bytes) {
-        uint16_t d = dtype == DTYPE_BF16 ? 0x3c23 : 0x1e00 + (uint16_t)(rnd() & 0x1ff);
+        uint16_t d = dtype == DTYPE_BF16 ? 0x3c23 : 0x1e00 + (uint16_t)(bench_rnd() & 0x1ff);
         bool two = dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q4_K ||
                    dtype == DTYPE_Q5_K;
         memcpy(p + i + (dtype == DTYPE_Q6_K ? 208 : 0), &d, 2);
@@ -276,9 +126,9 @@ static double product_time(struct product *p, char *data)
     check(p, data);
     uint64_t start_ns = clock_now_ns();
     for (size_t i = 0; i < 3 * p->tape.n || clock_now_ns() - start_ns < MIN_MS * 1000000ull; i++) {
-        uint64_t t_ns = timer_ns(be_threads(p->be));
+        uint64_t t_ns = bench_timer_ns(be_threads(p->be));
         (void)be_run(p->be, &p->tape.ops[i % p->tape.n], 1, NULL);
-        double s = (double)(timer_ns(be_threads(p->be)) - t_ns) * 1e-9;
+        double s = (double)(bench_timer_ns(be_threads(p->be)) - t_ns) * 1e-9;
         best = s < best ? s : best;
     }
     return best;
@@ -289,14 +139,14 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
     struct product p = {.be = be, .dtype = dtype, .n_in = n_in, .n_out = n_out};
     size_t n_bytes = (size_t)dtype_row_bytes(dtype, (uint64_t)n_in) * (size_t)n_out;
     char *data = weight_data(dtype, n_bytes);
-    int32_t copies = (int32_t)(COPIES_BYTES / n_bytes) + 1;
+    int32_t copies = (int32_t)(FROM_MEMORY_BYTES / n_bytes) + 1;
     p.w = mem_calloc((size_t)copies, sizeof(*p.w));
     p.x = mem_alloc_aligned(64, (size_t)rows * (size_t)n_in * sizeof(float));
     p.y = mem_alloc_aligned(64, (size_t)rows * (size_t)n_out * sizeof(float));
     if (!p.w || !p.x || !p.y || tape_init(&p.tape, (size_t)copies, NULL) != T9_STATUS_OK)
         exit(1);
     for (size_t i = 0; i < (size_t)rows * (size_t)n_in; i++)
-        p.x[i] = (float)(int)(rnd() % 2001) * 1e-3f - 1.0f;
+        p.x[i] = (float)(int)(bench_rnd() % 2001) * 1e-3f - 1.0f;
     struct weight_src src = {"w", dtype, n_in, n_out, read_rows, data};
     for (int32_t i = 0; i < copies; i++) {
         if (be_weight_load(be, &p.w[i], &src, NULL) != T9_STATUS_OK)
@@ -321,6 +171,8 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
 
 int main(int argc, char **argv)
 {
+    if (argc > 1 && strcmp(argv[1], "attention") == 0)
+        return bench_attention(argc - 2, argv + 2);
     int64_t arg[5] = {0, 0, 2048, 2048, 256}; /* threads, (isa), n_in, n_out, rows */
     for (int i = 1; i < argc && i <= 5; i++) {
         struct str s = {argv[i], strlen(argv[i])};
@@ -338,7 +190,8 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%s, %d threads, %d -> %d\n", be_isa(be), be_threads(be), (int)arg[2], (int)arg[3]);
-    limits(be_threads(be), be_isa(be));
+    struct limits l = bench_limits(be_threads(be), be_isa(be));
+    printf("memory read %.1f GB/s, int8 dot products %.0f Gop/s\n", l.read_gbps, l.dot_gops);
     for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
         if (argc > 6 && strcmp(argv[6], gguf_dtype_name(dtypes[i])) != 0)
             continue;

@@ -178,6 +178,13 @@ static void tile_split(const struct plan *p, const struct tile_job *j, int32_t s
     to = to < j->end ? to : j->end;
     for (int32_t i = 0; i < a->n_pairs; i++)
         state_reset(a->state + (size_t)i * p->state_floats, p->state_floats);
+    if (a->n_pairs <= p->isa->attn_near_pairs && p->d == p->d_pad) {
+        for (int32_t block = from; block < to; block += KV_PAGE_TOKENS) {
+            int32_t next = block + KV_PAGE_TOKENS < j->end ? block + KV_PAGE_TOKENS : block;
+            p->isa->attn_near(a, kv, block_k(p, j, block), block_k(p, j, next), block);
+        }
+        return;
+    }
     for (int32_t block = from; block < to; block += KV_PAGE_TOKENS) {
         const char *k = block_k(p, j, block);
         if (block + KV_PAGE_TOKENS < to)

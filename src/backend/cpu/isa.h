@@ -83,6 +83,11 @@ struct cpu_isa {
     /* One block of 32 keys from `block` on: updates the state of each pair that sees any of them.
      */
     void (*attn_block)(const struct attn_tile *t, int32_t block);
+    /* Both for at most attn_near_pairs pairs and a head_dim that is a multiple of 16, without t->k
+     * and t->v. `next_k` is the K of the page that will be read next. */
+    int32_t attn_near_pairs;
+    void (*attn_near)(const struct attn_tile *t, const struct kv_geom *g, const char *k,
+                      const char *next_k, int32_t block);
     /* all = all combined with split, both [ATTN_STATE_PAD + d_pad]. */
     void (*attn_combine)(float *all, const float *split, int32_t d_pad);
 };

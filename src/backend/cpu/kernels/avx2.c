@@ -27,5 +27,7 @@ const struct cpu_isa cpu_isa_avx2 = {
     .kv_q8_from_f32 = kv_q8_from_f32,
     .attn_load = attn_load,
     .attn_block = attn_block,
+    .attn_near_pairs = NEAR_PAIRS,
+    .attn_near = attn_near,
     .attn_combine = attn_combine,
 };

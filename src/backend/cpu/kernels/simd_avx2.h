@@ -13,6 +13,8 @@
 #define FN       static inline __attribute__((always_inline))
 
 #define QK_PAIRS_LEFT 0
+#define NEAR_PAIRS    4
+#define NEAR_HINT     2
 
 enum {
     VL = 8,
@@ -24,6 +26,8 @@ enum {
     FLOAT_PANELS = 2, /* panels of a tile of 4 rows of a float type */
     QK_PAIRS = 2,
     PV_PAIRS = 4,
+    NEAR_QK = 2,
+    NEAR_ACCS = 8,
     PV_VECS = 2,
 };
 

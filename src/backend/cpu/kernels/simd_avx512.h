@@ -15,6 +15,8 @@
 #define FN       static inline __attribute__((always_inline))
 
 #define QK_PAIRS_LEFT 1 /* QK_PAIRS above 2: scores of 3 and 2 pairs left over */
+#define NEAR_PAIRS    8 /* pairs that read a page without a float copy of it */
+#define NEAR_HINT     2
 
 enum {
     VL = 16,        /* lanes */
@@ -26,6 +28,8 @@ enum {
     FLOAT_PANELS = 4, /* panels of a tile of 4 rows of a float type */
     QK_PAIRS = 4,     /* score rows at once */
     PV_PAIRS = 4,
+    NEAR_QK = 8,
+    NEAR_ACCS = 16,
     PV_VECS = 4,
 };
 
