@@ -6,6 +6,7 @@
 
 #include "lib/byte_tokenizer.h"
 #include "lib/http_client.h"
+#include "lib/http_rig.h"
 #include "lib/scripted_engine.h"
 
 #include "base/clock.h"
@@ -15,58 +16,6 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
-
-struct rig {
-    struct engine *engine;
-    struct http_server *server;
-    uint16_t port;
-};
-
-static void rig_start(struct rig *r, const struct engine_script *script, struct http_params *p)
-{
-    struct t9_err err = {0};
-    struct http_params own;
-    struct log_config quiet = {.level = LOG_LEVEL_ERROR};
-    log_configure(&quiet);
-    if (!p) {
-        http_params_init(&own);
-        p = &own;
-    }
-    r->engine = scripted_engine_new(script);
-    assert_non_null(r->engine);
-    p->port = 0;
-    p->prep.engine = r->engine;
-    p->prep.tokenizer = byte_tokenizer(true);
-    p->prep.model_name = "scripted";
-    p->prep.build_id = "test-build";
-    p->about = (struct capabilities){"0", "test-build", "scripted", true};
-    if (http_server_new(&r->server, p, &err) != T9_STATUS_OK)
-        fail_msg("%s", err.msg);
-    r->port = http_server_port(r->server);
-    assert_int_not_equal(r->port, 0);
-}
-
-static void rig_stop(struct rig *r)
-{
-    http_server_stop(r->server, 5000);
-    assert_int_equal(scripted_engine_live(r->engine), 0);
-    scripted_engine_free(r->engine);
-}
-
-static bool wait_live(struct rig *r, int n, int ms)
-{
-    for (int i = 0; i < ms; i++) {
-        if (scripted_engine_live(r->engine) == n)
-            return true;
-        clock_sleep_ms(1);
-    }
-    return false;
-}
-
-static bool has(const struct buf *b, const char *text)
-{
-    return str_find(buf_str(b), str_from(text), 0) != (size_t)-1;
-}
 
 /* Tokens of a text: with byte_tokenizer, its bytes. */
 static int32_t *tokens_of(const char *text, int32_t *n)
@@ -139,44 +88,36 @@ static void check_golden(const char *name, const struct buf *response)
 
 /* ---- routes ---- */
 
-static void expect(uint16_t port, const char *head, int status, const char *text)
-{
-    struct buf in;
-    client_exchange(port, head, (str){0}, &in);
-    if (client_status(&in) != status)
-        fail_msg("%s gave %d, not %d", head, client_status(&in), status);
-    if (text && !has(&in, text))
-        fail_msg("%s did not give \"%s\" but %.*s", head, text, (int)in.n, in.p);
-    buf_deinit(&in);
-}
-
 static void test_routes(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     (void)state;
     engine_script_init(&script);
-    rig_start(&r, &script, NULL);
-    expect(r.port, "GET /v1/models HTTP/1.1\r\n", 200, "\"id\":\"scripted\"");
-    expect(r.port, "GET /v1/models?x=1 HTTP/1.1\r\n", 200, "\"object\":\"list\"");
-    expect(r.port, "GET /v1/models/scripted HTTP/1.1\r\n", 200, "\"object\":\"model\"");
-    expect(r.port, "GET /v1/models/other HTTP/1.1\r\n", 404, "model_not_found");
-    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "{\"status\":\"ok\"}");
-    expect(r.port, "GET / HTTP/1.1\r\n", 200, "tempo9 is running");
-    expect(r.port, "HEAD / HTTP/1.1\r\n", 200, "Content-Length:");
-    expect(r.port, "GET /v1/capabilities HTTP/1.1\r\n", 200, "\"invariant\":true");
-    expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "vllm:kv_cache_usage_perc 0.25");
-    expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
-           "tempo9_http_requests_total{status=\"4xx\"} 1");
-    expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
-    expect(r.port, "GET /v1/models/ HTTP/1.1\r\n", 404, "unknown_path");
-    expect(r.port, "GET /v1/chat/completions HTTP/1.1\r\n", 405, "Allow: POST, OPTIONS");
-    expect(r.port, "DELETE /v1/models HTTP/1.1\r\n", 405, "Allow: GET, HEAD, OPTIONS");
-    expect(r.port, "OPTIONS /v1/chat/completions HTTP/1.1\r\n", 204, "Allow: POST, OPTIONS");
-    expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: abc-1\r\n", 200, "X-Request-Id: abc-1");
-    expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: a b\r\n", 200, "X-Request-Id: req-");
-    expect(r.port, "GET /health HTTP/1.0\r\n", 200, "ok");
-    rig_stop(&r);
+    http_rig_start(&r, &script, NULL);
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\n", 200, "\"id\":\"scripted\"");
+    http_rig_expect(r.port, "GET /v1/models?x=1 HTTP/1.1\r\n", 200, "\"object\":\"list\"");
+    http_rig_expect(r.port, "GET /v1/models/scripted HTTP/1.1\r\n", 200, "\"object\":\"model\"");
+    http_rig_expect(r.port, "GET /v1/models/other HTTP/1.1\r\n", 404, "model_not_found");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 200, "{\"status\":\"ok\"}");
+    http_rig_expect(r.port, "GET / HTTP/1.1\r\n", 200, "tempo9 is running");
+    http_rig_expect(r.port, "HEAD / HTTP/1.1\r\n", 200, "Content-Length:");
+    http_rig_expect(r.port, "GET /v1/capabilities HTTP/1.1\r\n", 200, "\"invariant\":true");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "vllm:kv_cache_usage_perc 0.25");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
+                    "tempo9_http_requests_total{status=\"4xx\"} 1");
+    http_rig_expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
+    http_rig_expect(r.port, "GET /v1/models/ HTTP/1.1\r\n", 404, "unknown_path");
+    http_rig_expect(r.port, "GET /v1/chat/completions HTTP/1.1\r\n", 405, "Allow: POST, OPTIONS");
+    http_rig_expect(r.port, "DELETE /v1/models HTTP/1.1\r\n", 405, "Allow: GET, HEAD, OPTIONS");
+    http_rig_expect(r.port, "OPTIONS /v1/chat/completions HTTP/1.1\r\n", 204,
+                    "Allow: POST, OPTIONS");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: abc-1\r\n", 200,
+                    "X-Request-Id: abc-1");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nX-Request-Id: a b\r\n", 200,
+                    "X-Request-Id: req-");
+    http_rig_expect(r.port, "GET /health HTTP/1.0\r\n", 200, "ok");
+    http_rig_stop(&r);
 }
 
 static void test_foreign_pages(void **state)
@@ -184,48 +125,53 @@ static void test_foreign_pages(void **state)
     static const char *const allowed[] = {"https://app.example"};
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     char head[256];
     (void)state;
     engine_script_init(&script);
     http_params_init(&p);
     p.cors_origins = allowed;
     p.n_cors_origins = 1;
-    rig_start(&r, &script, &p);
-    expect(r.port, "GET /health HTTP/1.1\r\nHost: evil.example\r\n", 403, "foreign_host");
-    expect(r.port, "GET /health HTTP/1.1\r\nHost: 127.evil.example\r\n", 403, "foreign_host");
-    expect(r.port, "GET /health HTTP/1.1\r\nHost: [::1]:80\r\n", 200, "ok");
-    expect(r.port, "GET /health HTTP/1.1\r\nHost: LOCALHOST:1\r\n", 200, "ok");
-    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://evil.example\r\n", 403,
-           "foreign_origin");
-    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: null\r\n", 403, "foreign_origin");
-    expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://localhost:1\r\n", 403, "foreign_origin");
+    http_rig_start(&r, &script, &p);
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nHost: evil.example\r\n", 403, "foreign_host");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nHost: 127.evil.example\r\n", 403,
+                    "foreign_host");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nHost: [::1]:80\r\n", 200, "ok");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nHost: LOCALHOST:1\r\n", 200, "ok");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://evil.example\r\n", 403,
+                    "foreign_origin");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nOrigin: null\r\n", 403, "foreign_origin");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nOrigin: http://localhost:1\r\n", 403,
+                    "foreign_origin");
     snprintf(head, sizeof head, "GET /health HTTP/1.1\r\nOrigin: http://localhost:%u\r\n", r.port);
-    expect(r.port, head, 200, "ok");
-    expect(r.port, "OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\n", 204,
-           "Access-Control-Allow-Origin: https://app.example");
-    rig_stop(&r);
+    http_rig_expect(r.port, head, 200, "ok");
+    http_rig_expect(r.port, "OPTIONS /v1/models HTTP/1.1\r\nOrigin: https://app.example\r\n", 204,
+                    "Access-Control-Allow-Origin: https://app.example");
+    http_rig_stop(&r);
 }
 
 static void test_key(void **state)
 {
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     (void)state;
     engine_script_init(&script);
     http_params_init(&p);
     static const char *const keys[] = {"other-key", "secret"};
     p.api_keys = keys;
     p.n_api_keys = T9_COUNT(keys);
-    rig_start(&r, &script, &p);
-    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
-    expect(r.port, "GET /v1/models HTTP/1.1\r\n", 401, "invalid_api_key");
-    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secre\r\n", 401, NULL);
-    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secretsecret\r\n", 401, NULL);
-    expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 200, NULL);
-    expect(r.port, "GET /v1/models HTTP/1.1\r\nX-Api-Key: secret\r\n", 200, NULL);
-    rig_stop(&r);
+    http_rig_start(&r, &script, &p);
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\n", 401, "invalid_api_key");
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secre\r\n", 401,
+                    NULL);
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secretsecret\r\n",
+                    401, NULL);
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nAuthorization: Bearer secret\r\n", 200,
+                    NULL);
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nX-Api-Key: secret\r\n", 200, NULL);
+    http_rig_stop(&r);
 }
 
 static void test_configuration(void **state)
@@ -234,10 +180,10 @@ static void test_configuration(void **state)
     struct http_params p;
     struct http_server *s = NULL;
     struct t9_err err = {0};
-    struct rig r;
+    struct http_rig r;
     (void)state;
     engine_script_init(&script);
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     http_params_init(&p);
     p.prep = (struct prep_params){.tokenizer = byte_tokenizer(true), .model_name = "x"};
     p.port = r.port;
@@ -250,7 +196,7 @@ static void test_configuration(void **state)
     p.insecure = true;
     assert_int_equal(http_server_new(&s, &p, &err), T9_STATUS_IO);
     assert_null(s);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* ---- answers ---- */
@@ -287,7 +233,7 @@ static void check_timings(const struct buf *response)
 static void test_golden(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     int32_t n;
     (void)state;
@@ -295,7 +241,7 @@ static void test_golden(void **state)
     int32_t *reply = tokens_of("Hej \xF0\x9F\x98\x80 \xE6\x97\xA5 \"q\"\n", &n);
     script.reply = reply;
     script.n_reply = n;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"model\":\"scripted\"}", &in);
     check_golden("chat_whole.txt", &in);
     buf_deinit(&in);
@@ -311,17 +257,17 @@ static void test_golden(void **state)
     client_chat(r.port, HELLO "\"model\":\"other\"}", &in);
     check_golden("chat_model.txt", &in);
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
     script.n_cached = 20;
     script.n_preempted = 2;
     script.queue_ms = 40;
     script.prefix_ms = 15;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"timings\":true}", &in);
     check_golden("chat_timings.txt", &in);
     check_timings(&in);
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
     free(reply);
 }
 
@@ -349,7 +295,7 @@ static void test_stream(void **state)
 {
     const char *answer = "Hej \xF0\x9F\x98\x80 \xE6\x97\xA5";
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in, body, text;
     int32_t n;
     bool one_by_one = false;
@@ -359,13 +305,13 @@ static void test_stream(void **state)
     script.reply = reply;
     script.n_reply = n;
     script.gap_ms = 15; /* so that each byte comes alone, and characters must be held back */
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     /* On a busy machine two tokens may share a chunk, which is right but not the transcript. */
     for (int attempt = 0; attempt < 10 && !one_by_one; attempt++) {
         client_chat(r.port, HELLO "\"stream\":true,\"stream_options\":{\"include_usage\":true}}",
                     &in);
         assert_int_equal(client_status(&in), 200);
-        assert_true(has(&in, "Content-Type: text/event-stream"));
+        assert_true(client_has(&in, "Content-Type: text/event-stream"));
         client_body(&in, &body);
         stream_text(&body, &text);
         buf_putc(&text, 0);
@@ -381,7 +327,7 @@ static void test_stream(void **state)
         buf_deinit(&text);
     }
     assert_true(one_by_one);
-    rig_stop(&r);
+    http_rig_stop(&r);
     free(reply);
 }
 
@@ -420,14 +366,14 @@ static void test_errors(void **state)
         {HELLO "\"timings\":1}", 400, "true or false"},
     };
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     (void)state;
     engine_script_init(&script);
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     for (size_t i = 0; i < T9_COUNT(cases); i++) {
         client_chat(r.port, cases[i].json, &in);
-        if (client_status(&in) != cases[i].status || !has(&in, cases[i].text))
+        if (client_status(&in) != cases[i].status || !client_has(&in, cases[i].text))
             fail_msg("%s gave %.*s", cases[i].json, (int)in.n, in.p);
         buf_deinit(&in);
     }
@@ -440,22 +386,22 @@ static void test_errors(void **state)
     assert_int_equal(client_status(&in), 400);
     buf_deinit(&in);
     buf_deinit(&deep);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static void test_context(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in, json;
     int32_t max_tokens;
     (void)state;
     engine_script_init(&script);
     script.max_length = 60;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"max_tokens\":32000}", &in);
     assert_int_equal(client_status(&in), 200);
-    assert_true(has(&in, "max_tokens 32000 was lowered to"));
+    assert_true(client_has(&in, "max_tokens 32000 was lowered to"));
     struct sample_params p = scripted_engine_sampling(r.engine, &max_tokens);
     assert_int_equal(p.seed, 7);
     assert_true(max_tokens > 0 && max_tokens < 60);
@@ -474,7 +420,8 @@ static void test_context(void **state)
     buf_putc(&json, 0);
     client_chat(r.port, json.p, &in);
     assert_int_equal(client_status(&in), 400);
-    assert_true(has(&in, "context_length_exceeded") && has(&in, "--max-length") && has(&in, "60"));
+    assert_true(client_has(&in, "context_length_exceeded") && client_has(&in, "--max-length") &&
+                client_has(&in, "60"));
     /* So much text that it is not even tokenized. */
     buf_deinit(&in);
     buf_deinit(&json);
@@ -486,42 +433,42 @@ static void test_context(void **state)
     buf_putc(&json, 0);
     client_chat(r.port, json.p, &in);
     assert_int_equal(client_status(&in), 400);
-    assert_true(has(&in, "context_length_exceeded") && has(&in, "bytes of text"));
+    assert_true(client_has(&in, "context_length_exceeded") && client_has(&in, "bytes of text"));
     buf_deinit(&in);
     buf_deinit(&json);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static void test_engine_trouble(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     (void)state;
     engine_script_init(&script);
     script.fail_at = 3;
     script.gap_ms = 2;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"stream\":false}", &in);
     assert_int_equal(client_status(&in), 500);
-    assert_true(has(&in, "the script says so"));
+    assert_true(client_has(&in, "the script says so"));
     buf_deinit(&in);
     client_chat(r.port, HELLO "\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 200);
-    assert_true(has(&in, "data: {\"error\":{\"message\":\"the script says so\""));
-    assert_false(has(&in, "[DONE]"));
+    assert_true(client_has(&in, "data: {\"error\":{\"message\":\"the script says so\""));
+    assert_false(client_has(&in, "[DONE]"));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 
     engine_script_init(&script);
     script.queue_cap = 0;
     script.retry_after_s = 17;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 503);
-    assert_true(has(&in, "Retry-After: 17\r\n") && has(&in, "server_busy"));
+    assert_true(client_has(&in, "Retry-After: 17\r\n") && client_has(&in, "server_busy"));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* ---- queueing ---- */
@@ -545,13 +492,13 @@ static void test_priority(void **state)
         {"X-Tempo9-Priority: 0\r\n", HELLO "\"priority\":7}", 0},
     };
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     int32_t priority;
     uint64_t key, deadline;
     (void)state;
     engine_script_init(&script);
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     for (size_t i = 0; i < T9_COUNT(cases); i++) {
         chat_as(r.port, cases[i].headers, cases[i].json, &in);
         assert_int_equal(client_status(&in), 200);
@@ -562,9 +509,9 @@ static void test_priority(void **state)
     }
     chat_as(r.port, "X-Tempo9-Priority: high\r\n", HELLO "\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 400);
-    assert_true(has(&in, "\"param\":\"x-tempo9-priority\""));
+    assert_true(client_has(&in, "\"param\":\"x-tempo9-priority\""));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static void test_queue_timeout(void **state)
@@ -573,41 +520,41 @@ static void test_queue_timeout(void **state)
                                         HELLO "\"queue_timeout_ms\":40,\"stream\":true}"};
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     (void)state;
     engine_script_init(&script);
     script.queue_ms = 60000;
     script.retry_after_s = 9;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     for (size_t i = 0; i < T9_COUNT(jsons); i++) {
         client_chat(r.port, jsons[i], &in);
         assert_int_equal(client_status(&in), 503);
-        assert_true(has(&in, "queue_timeout") && has(&in, "Retry-After: 9\r\n"));
+        assert_true(client_has(&in, "queue_timeout") && client_has(&in, "Retry-After: 9\r\n"));
         buf_deinit(&in);
     }
     chat_as(r.port, "X-Tempo9-Queue-Timeout-Ms: 30\r\n", HELLO "\"queue_timeout_ms\":50000}", &in);
     assert_int_equal(client_status(&in), 503);
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
     /* The status of a stream can't be waited for any longer: then it is an event. */
     http_params_init(&p);
     p.header_wait_ms = 50;
-    rig_start(&r, &script, &p);
+    http_rig_start(&r, &script, &p);
     client_chat(r.port, HELLO "\"queue_timeout_ms\":2500,\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 200);
-    assert_true(has(&in, "data: {\"error\"") && has(&in, "queue_timeout"));
-    assert_false(has(&in, "[DONE]"));
+    assert_true(client_has(&in, "data: {\"error\"") && client_has(&in, "queue_timeout"));
+    assert_false(client_has(&in, "[DONE]"));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
     /* In time. */
     script.queue_ms = 30;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_chat(r.port, HELLO "\"queue_timeout_ms\":30000,\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 200);
-    assert_true(has(&in, "[DONE]"));
+    assert_true(client_has(&in, "[DONE]"));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static int open_chat(uint16_t port, const char *headers)
@@ -628,7 +575,7 @@ static void test_client_limit(void **state)
     const char *alice = "X-Tempo9-Client: alice\r\n", *bob = "X-Tempo9-Client: bob\r\n";
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     int fd[4];
     (void)state;
@@ -637,29 +584,29 @@ static void test_client_limit(void **state)
     script.retry_after_s = 5;
     http_params_init(&p);
     p.max_open_per_client = 2;
-    rig_start(&r, &script, &p);
+    http_rig_start(&r, &script, &p);
     fd[0] = open_chat(r.port, alice);
     fd[1] = open_chat(r.port, alice);
-    assert_true(wait_live(&r, 2, 2000));
+    assert_true(http_rig_wait_live(&r, 2, 2000));
     chat_as(r.port, alice, HELLO "\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 429);
-    assert_true(has(&in, "Retry-After: 5\r\n") && has(&in, "rate_limit_error") &&
-                has(&in, "rate_limit_exceeded"));
+    assert_true(client_has(&in, "Retry-After: 5\r\n") && client_has(&in, "rate_limit_error") &&
+                client_has(&in, "rate_limit_exceeded"));
     buf_deinit(&in);
-    expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "tempo9_http_limited_total 1");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "tempo9_http_limited_total 1");
     /* Others are not held up, and neither is who gives no name. */
     fd[2] = open_chat(r.port, bob);
     fd[3] = open_chat(r.port, "");
-    assert_true(wait_live(&r, 4, 2000));
+    assert_true(http_rig_wait_live(&r, 4, 2000));
     /* Once one has gone, there is room again. */
     close(fd[0]);
-    assert_true(wait_live(&r, 3, 2000));
+    assert_true(http_rig_wait_live(&r, 3, 2000));
     clock_sleep_ms(20);
     fd[0] = open_chat(r.port, alice);
-    assert_true(wait_live(&r, 4, 2000));
+    assert_true(http_rig_wait_live(&r, 4, 2000));
     for (size_t i = 0; i < T9_COUNT(fd); i++)
         close(fd[i]);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* ---- what can be seen ---- */
@@ -680,7 +627,7 @@ static void test_state(void **state)
                                      .n_queue = 1};
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     struct buf in, body;
     yyjson_doc *doc = NULL;
     (void)state;
@@ -699,11 +646,11 @@ static void test_state(void **state)
     static const char *const keys[] = {"other-key", "secret"};
     p.api_keys = keys;
     p.n_api_keys = T9_COUNT(keys);
-    rig_start(&r, &script, &p);
-    expect(r.port, "GET /v1/state HTTP/1.1\r\n", 401, "invalid_api_key");
+    http_rig_start(&r, &script, &p);
+    http_rig_expect(r.port, "GET /v1/state HTTP/1.1\r\n", 401, "invalid_api_key");
     client_exchange(r.port, "GET /v1/state HTTP/1.1\r\nX-Api-Key: secret\r\n", (str){0}, &in);
     assert_int_equal(client_status(&in), 200);
-    assert_true(has(&in, "Cache-Control: no-store"));
+    assert_true(client_has(&in, "Cache-Control: no-store"));
     client_body(&in, &body);
     assert_int_equal(json_parse(&doc, buf_str(&body), JSON_LIMITS_REQUEST, NULL), T9_STATUS_OK);
     yyjson_val *root = yyjson_doc_get_root(doc);
@@ -725,7 +672,7 @@ static void test_state(void **state)
     yyjson_doc_free(doc);
     buf_deinit(&in);
     buf_deinit(&body);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* Every sample follows the HELP and TYPE of its own name, no name comes twice, counters and only
@@ -733,14 +680,14 @@ static void test_state(void **state)
 static void test_metrics_format(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in, body;
     char name[128] = "", type[32] = "", seen[128][128];
     size_t n_seen = 0;
     bool helped = false;
     (void)state;
     engine_script_init(&script);
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     client_exchange(r.port, "GET /metrics HTTP/1.1\r\n", (str){0}, &in);
     client_body(&in, &body);
     if (getenv("T9_METRICS_OUT")) /* for other programs that check the format */
@@ -777,7 +724,7 @@ static void test_metrics_format(void **state)
     assert_true(n_seen > 40);
     buf_deinit(&in);
     buf_deinit(&body);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* ---- bodies and connections ---- */
@@ -787,14 +734,14 @@ static void test_bodies(void **state)
     const char *json = HELLO "\"stream\":false}";
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     char head[512];
     (void)state;
     engine_script_init(&script);
     http_params_init(&p);
     p.body_bytes_max = 1000;
-    rig_start(&r, &script, &p);
+    http_rig_start(&r, &script, &p);
     /* Announced too large: refused before a byte of it is read. */
     int fd = client_connect(r.port, 0);
     snprintf(
@@ -851,18 +798,18 @@ static void test_bodies(void **state)
     assert_true(str_find(buf_str(&in), STR("HTTP/1.1 200"), from) != (size_t)-1);
     close(fd);
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static void test_pipelining(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in, out;
     (void)state;
     engine_script_init(&script);
     script.prefill_ms = 5;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     buf_init(&in, 1 << 20);
     buf_init(&out, 1 << 20);
     for (int i = 0; i < 3; i++) {
@@ -890,7 +837,7 @@ static void test_pipelining(void **state)
     }
     buf_deinit(&in);
     buf_deinit(&out);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static size_t chat_request_text(char *out, size_t cap, const char *json)
@@ -905,30 +852,30 @@ static size_t chat_request_text(char *out, size_t cap, const char *json)
 static uint64_t hang_up_ns(int queue_ms, int prefill_ms, const char *json, const char *seen_first)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     char text[512];
     engine_script_init(&script);
     script.queue_ms = queue_ms;
     script.prefill_ms = prefill_ms;
     script.gap_ms = 300;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     size_t n = chat_request_text(text, sizeof text, json);
     int fd = client_connect(r.port, 0);
     assert_true(client_send(fd, text, n));
     buf_init(&in, 1 << 20);
-    assert_true(wait_live(&r, 1, 2000));
+    assert_true(http_rig_wait_live(&r, 1, 2000));
     if (seen_first)
         assert_true(client_read_until(fd, &in, 0, seen_first));
     else
         clock_sleep_ms(50);
     uint64_t left_ns = clock_now_ns();
     close(fd);
-    assert_true(wait_live(&r, 0, 10000));
+    assert_true(http_rig_wait_live(&r, 0, 10000));
     assert_true(scripted_engine_cancels(r.engine) > 0);
     uint64_t took_ns = scripted_engine_cancel_ns(r.engine) - left_ns;
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
     return took_ns;
 }
 
@@ -959,12 +906,12 @@ static void test_hang_up(void **state)
 static void test_close_at_any_byte(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     char text[512];
     (void)state;
     engine_script_init(&script);
     script.gap_ms = 1;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     size_t n = chat_request_text(text, sizeof text, HELLO "\"stream\":true}");
     for (size_t i = 0; i <= n; i++) {
         int fd = client_connect(r.port, 0);
@@ -983,9 +930,9 @@ static void test_close_at_any_byte(void **state)
         assert_true(recv(fd, skip, i % sizeof skip + 1, MSG_WAITALL) > 0);
         close(fd);
     }
-    assert_true(wait_live(&r, 0, 2000));
-    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
-    rig_stop(&r);
+    assert_true(http_rig_wait_live(&r, 0, 2000));
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    http_rig_stop(&r);
 }
 
 /* ---- many at once ---- */
@@ -1009,7 +956,7 @@ static void *client_main(void *arg)
         client_chat(c->port, json, &in);
         client_body(&in, &body);
         stream_text(&body, &text);
-        c->ok = client_status(&in) == 200 && has(&body, "[DONE]") && has(&text, want);
+        c->ok = client_status(&in) == 200 && client_has(&body, "[DONE]") && client_has(&text, want);
         buf_deinit(&in);
         buf_deinit(&body);
         buf_deinit(&text);
@@ -1020,14 +967,14 @@ static void *client_main(void *arg)
 static void test_64_clients(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct one_client c[64];
     pthread_t t[64];
     (void)state;
     engine_script_init(&script);
     script.prefill_ms = 5;
     script.gap_ms = 1;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     for (int i = 0; i < 64; i++) {
         c[i] = (struct one_client){r.port, i, 3, false};
         assert_int_equal(pthread_create(&t[i], NULL, client_main, &c[i]), 0);
@@ -1036,7 +983,7 @@ static void test_64_clients(void **state)
         pthread_join(t[i], NULL);
         assert_true(c[i].ok);
     }
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 /* A client that does not read delays nobody, and gets its whole answer when it does. */
@@ -1044,7 +991,7 @@ static void test_slow_reader(void **state)
 {
     enum { REPLY = 200000 };
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in, body, text;
     char request[512];
     (void)state;
@@ -1055,14 +1002,15 @@ static void test_slow_reader(void **state)
     script.reply = reply;
     script.n_reply = REPLY;
     script.max_length = REPLY * 2;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     size_t n = chat_request_text(request, sizeof request, HELLO "\"stream\":true}");
     int fd = client_connect(r.port, 2048);
     assert_true(client_send(fd, request, n));
-    assert_true(wait_live(&r, 1, 2000));
-    assert_true(wait_live(&r, 0, 10000)); /* the engine ended long before the client read */
+    assert_true(http_rig_wait_live(&r, 1, 2000));
+    assert_true(
+        http_rig_wait_live(&r, 0, 10000)); /* the engine ended long before the client read */
     uint64_t begin = clock_now_ns();
-    expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
     assert_true(clock_now_ns() - begin < 1000000000u);
     buf_init(&in, (size_t)64 << 20);
     assert_true(client_read_until(fd, &in, 0, "[DONE]\n\n\r\n0\r\n\r\n"));
@@ -1075,7 +1023,7 @@ static void test_slow_reader(void **state)
     buf_deinit(&in);
     buf_deinit(&body);
     buf_deinit(&text);
-    rig_stop(&r);
+    http_rig_stop(&r);
     free(reply);
 }
 
@@ -1083,28 +1031,28 @@ static void test_keepalive(void **state)
 {
     struct engine_script script;
     struct http_params p;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     (void)state;
     engine_script_init(&script);
     script.prefill_ms = 400;
     http_params_init(&p);
     p.keepalive_ms = 50;
-    rig_start(&r, &script, &p);
+    http_rig_start(&r, &script, &p);
     client_chat(r.port, HELLO "\"stream\":true}", &in);
     size_t n = 0;
     for (size_t at = 0; (at = str_find(buf_str(&in), STR(": keep-alive\n\n"), at)) != (size_t)-1;
          at++)
         n++;
     assert_true(n >= 3 && n <= 9);
-    assert_true(has(&in, "[DONE]"));
+    assert_true(client_has(&in, "[DONE]"));
     buf_deinit(&in);
-    rig_stop(&r);
+    http_rig_stop(&r);
 }
 
 static void *stop_main(void *arg)
 {
-    struct rig *r = arg;
+    struct http_rig *r = arg;
     clock_sleep_ms(50);
     http_server_stop(r->server, 5000);
     return NULL;
@@ -1113,25 +1061,25 @@ static void *stop_main(void *arg)
 static void test_drain(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     pthread_t t;
     (void)state;
     engine_script_init(&script);
     script.prefill_ms = 1500;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     int fd = open_chat(r.port, "");
-    assert_true(wait_live(&r, 1, 2000));
+    assert_true(http_rig_wait_live(&r, 1, 2000));
     assert_int_equal(pthread_create(&t, NULL, stop_main, &r), 0);
     while (!atomic_load(&r.server->stopping))
         clock_sleep_ms(1);
     /* Who comes now is told when to come back. */
     client_chat(r.port, HELLO "\"stream\":true}", &in);
     assert_int_equal(client_status(&in), 503);
-    assert_true(has(&in, "server_stopping") && has(&in, "Retry-After: "));
+    assert_true(client_has(&in, "server_stopping") && client_has(&in, "Retry-After: "));
     buf_deinit(&in);
-    expect(r.port, "GET /health HTTP/1.1\r\n", 503, "Retry-After: ");
-    expect(r.port, "GET /v1/state HTTP/1.1\r\n", 200, "\"stopping\":true");
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 503, "Retry-After: ");
+    http_rig_expect(r.port, "GET /v1/state HTTP/1.1\r\n", 200, "\"stopping\":true");
     buf_init(&in, 1 << 20);
     assert_true(client_read_until(fd, &in, 0, "[DONE]"));
     close(fd);
@@ -1144,8 +1092,8 @@ static void test_drain(void **state)
 
 static void *impatient_stop_main(void *arg)
 {
-    struct rig *r = arg;
-    assert_true(wait_live(r, 1, 2000));
+    struct http_rig *r = arg;
+    assert_true(http_rig_wait_live(r, 1, 2000));
     clock_sleep_ms(20);
     http_server_stop(r->server, 0);
     return NULL;
@@ -1154,17 +1102,17 @@ static void *impatient_stop_main(void *arg)
 static void test_stop_ends_streams(void **state)
 {
     struct engine_script script;
-    struct rig r;
+    struct http_rig r;
     struct buf in;
     pthread_t t;
     (void)state;
     engine_script_init(&script);
     script.prefill_ms = 60000;
-    rig_start(&r, &script, NULL);
+    http_rig_start(&r, &script, NULL);
     assert_int_equal(pthread_create(&t, NULL, impatient_stop_main, &r), 0);
     client_chat(r.port, HELLO "\"stream\":true}", &in);
-    assert_true(has(&in, "the server is stopping"));
-    assert_false(has(&in, "[DONE]"));
+    assert_true(client_has(&in, "the server is stopping"));
+    assert_false(client_has(&in, "[DONE]"));
     buf_deinit(&in);
     pthread_join(t, NULL);
     scripted_engine_free(r.engine);

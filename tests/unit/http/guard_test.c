@@ -1,0 +1,170 @@
+/* Tests of http/guard.c, http/auth.c and the heads that are refused, over the real server. */
+#include "lib/http_rig.h"
+#include "lib/t9test.h"
+
+#define CHAT "POST /v1/chat/completions HTTP/1.1\r\n"
+
+/* Bytes as they are, and the first status that comes back. */
+static void raw(uint16_t port, const char *bytes, int status, const char *text)
+{
+    struct buf in;
+    int fd = client_connect(port, 0);
+    buf_init(&in, 1 << 20);
+    (void)client_send(fd, bytes, strlen(bytes));
+    (void)client_read_until(fd, &in, 0, NULL);
+    if (client_status(&in) != status || (text && !client_has(&in, text)))
+        fail_msg("%s gave %.*s", bytes, (int)in.n, in.p);
+    buf_deinit(&in);
+    close(fd);
+}
+
+static void test_heads(void **state)
+{
+    struct engine_script script;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+#define CLOSE "Connection: close\r\n\r\n"
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n" CLOSE, 400,
+        "2 Host headers");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: localhost\r\nhost: evil.example\r\n" CLOSE, 400,
+        "invalid_host");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: a b\r\n" CLOSE, 400, "invalid_host");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: user@localhost\r\n" CLOSE, 400, "invalid_host");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: localhost:99999\r\n" CLOSE, 400, "invalid_host");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost: localhost/x\r\n" CLOSE, 400, "invalid_host");
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 3\r\n" CLOSE "{}",
+        400, "invalid_length");
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length: 2\r\nContent-Length: 2\r\n" CLOSE "{}",
+        400, "invalid_length");
+    raw(r.port,
+        CHAT "Host: localhost\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n" CLOSE
+             "0\r\n\r\n",
+        400, "invalid_length");
+    raw(r.port, CHAT "Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n" CLOSE "0\r\n\r\n",
+        400, "Transfer-Encoding");
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length: x\r\n" CLOSE, 400, NULL);
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length: -1\r\n" CLOSE, 400, NULL);
+    raw(r.port, "GET /%00x HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, "unknown_path");
+    raw(r.port, "GET /health%00 HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, "unknown_path");
+    raw(r.port, "GET /%68ealth HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 200, "ok");
+    raw(r.port, "GET /health%zz HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, NULL);
+    raw(r.port, "GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, NULL);
+    raw(r.port, "GET http://evil.example/health HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, NULL);
+    http_rig_stop(&r);
+}
+
+static void test_keys(void **state)
+{
+    static const char *const keys[] = {"first-key", "second-key"};
+    struct engine_script script;
+    struct http_params p;
+    struct http_rig r;
+    uint64_t client[2] = {0, 0}, deadline_ns;
+    int32_t priority;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.api_keys = keys;
+    p.n_api_keys = 2;
+    http_rig_start(&r, &script, &p);
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\n", 200, "ok");
+#define MODELS "GET /v1/models HTTP/1.1\r\n"
+    http_rig_expect(r.port, MODELS, 401, "WWW-Authenticate: Bearer");
+    http_rig_expect(r.port, MODELS "Authorization: Bearer first-key\r\n", 200, NULL);
+    http_rig_expect(r.port, MODELS "authorization: bearer second-key\r\n", 200, NULL);
+    http_rig_expect(r.port, MODELS "X-Api-Key: second-key\r\n", 200, NULL);
+    http_rig_expect(r.port, MODELS "Authorization: Bearer first-key2\r\n", 401, "invalid_api_key");
+    http_rig_expect(r.port, MODELS "Authorization: Bearer \r\n", 401, NULL);
+    http_rig_expect(r.port, MODELS "Authorization: Basic first-key\r\n", 401, NULL);
+    http_rig_expect(r.port, MODELS "X-Api-Key: first-ke\r\n", 401, NULL);
+    http_rig_expect(r.port, MODELS "X-Api-Key: wrong\r\nAuthorization: Bearer first-key\r\n", 200,
+                    NULL);
+    /* A key asks for nothing of Host and Origin: a page can't know it. */
+    http_rig_expect(r.port, MODELS "Host: proxy.example\r\nX-Api-Key: first-key\r\n", 200, NULL);
+    for (int i = 0; i < 2; i++) { /* each key is a client of its own */
+        char head[256];
+        struct buf in;
+        snprintf(head, sizeof head, CHAT "X-Api-Key: %s\r\n", keys[i]);
+        client_exchange(r.port, head, STR("{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"),
+                        &in);
+        assert_int_equal(client_status(&in), 200);
+        buf_deinit(&in);
+        scripted_engine_queueing(r.engine, &priority, &client[i], &deadline_ns);
+    }
+    assert_true(client[0] != 0 && client[1] != 0 && client[0] != client[1]);
+    /* Without a key a long body is not even read. */
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length: 60000000\r\n\r\n", 401, "invalid_api_key");
+    http_rig_stop(&r);
+}
+
+static void test_bad_keys(void **state)
+{
+    static const char *const bad[] = {"", "with space", "tab\t", "\xC3\xA9"};
+    struct http_params p;
+    struct t9_err err = {0};
+    (void)state;
+    http_params_init(&p);
+    p.port = 0;
+    p.n_api_keys = 1;
+    for (int i = 0; i < 4; i++) {
+        p.api_keys = &bad[i];
+        assert_int_equal(http_params_check(&p, &err), T9_STATUS_INVALID);
+        assert_non_null(strstr(err.msg, "API key 1 of 1"));
+    }
+}
+
+static void test_rate(void **state)
+{
+    static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";
+    struct engine_script script;
+    struct http_params p;
+    struct http_rig r;
+    struct buf in;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.requests_per_minute = 3;
+    http_rig_start(&r, &script, &p);
+    for (int i = 0; i < 5; i++) {
+        client_exchange(r.port, CHAT, STR(body), &in);
+        assert_int_equal(client_status(&in), i < 3 ? 200 : 429);
+        if (i >= 3)
+            assert_true(client_has(&in, "Retry-After: 2") &&
+                        client_has(&in, "rate_limit_exceeded"));
+        buf_deinit(&in);
+    }
+    http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\n", 200, NULL); /* what costs nothing */
+    http_rig_stop(&r);
+}
+
+/* Beyond loopback without a key, a page must come from where it asks. */
+static void test_insecure(void **state)
+{
+    struct engine_script script;
+    struct http_params p;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.host = "0.0.0.0";
+    p.insecure = true;
+    http_rig_start(&r, &script, &p);
+    http_rig_expect(r.port, "GET /health HTTP/1.1\r\nHost: box.lan:80\r\n", 200, "ok");
+    http_rig_expect(r.port,
+                    "GET /health HTTP/1.1\r\nHost: box.lan:80\r\nOrigin: http://box.lan\r\n", 200,
+                    "ok");
+    http_rig_expect(r.port,
+                    "GET /health HTTP/1.1\r\nHost: box.lan:80\r\nOrigin: http://evil.example\r\n",
+                    403, "foreign_origin");
+    http_rig_stop(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_keys),
+                                       cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_rate),
+                                       cmocka_unit_test(test_insecure)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
