@@ -8,20 +8,6 @@
 
 #include <string.h>
 
-static enum MHD_Result get_root(struct exchange *x, const char *url)
-{
-    (void)url;
-    return reply_bytes(
-        x, MHD_HTTP_OK, "text/plain; charset=utf-8",
-        STR("tempo9 is running.\n\n"
-            "POST /v1/chat/completions   chat, streamed or not (OpenAI's form)\n"
-            "GET  /v1/models             the model served here\n"
-            "GET  /v1/capabilities       every request field and what is done with it\n"
-            "GET  /health                whether requests are taken\n"
-            "GET  /v1/state              what the server is doing now\n"
-            "GET  /metrics               counters for Prometheus\n"));
-}
-
 static enum MHD_Result get_health(struct exchange *x, const char *url)
 {
     bool stopping = atomic_load(&x->server->stopping);
@@ -99,7 +85,12 @@ static const struct route routes[] = {
      .is_public = true,
      .no_store = true,
      .get = get_health},
-    {.path = "/", .methods = ROUTE_GET, .is_public = true, .get = get_root},
+    {.path = "/", .methods = ROUTE_GET, .is_public = true, .get = page_get_root},
+    {.path = "/assets/",
+     .methods = ROUTE_GET,
+     .is_prefix = true,
+     .is_public = true,
+     .get = page_get_asset},
 };
 
 const struct route *route_find(const char *url)
@@ -111,6 +102,34 @@ const struct route *route_find(const char *url)
             return &routes[i];
     }
     return NULL;
+}
+
+static int hex(char c)
+{
+    return c >= '0' && c <= '9'                     ? c - '0'
+           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
+                                                    : -1;
+}
+
+/* In place. A zero byte stays as it was written: paths are compared as C strings, and "/%00x" is
+ * not "/". */
+size_t route_unescape(void *ctx, struct MHD_Connection *c, char *path)
+{
+    size_t n = 0;
+    (void)ctx;
+    (void)c;
+    for (size_t i = 0; path[i]; i++) {
+        int high = path[i] == '%' ? hex(path[i + 1]) : -1;
+        int low = high >= 0 ? hex(path[i + 2]) : -1;
+        if (low >= 0 && (high | low)) {
+            path[n++] = (char)(high * 16 + low);
+            i += 2;
+        } else {
+            path[n++] = path[i];
+        }
+    }
+    path[n] = 0;
+    return n;
 }
 
 const char *route_allow(const struct route *r)
