@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "gguf/gguf.h"
+#include "hub/hub.h"
 #include "model/model.h"
 #include "sample/sample.h"
 #include "template/template.h"
@@ -20,8 +21,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
 
 typedef enum cli_command {
     CLI_COMMAND_SERVE,
@@ -33,6 +35,7 @@ typedef enum cli_command {
     CLI_COMMAND_EVAL,
     CLI_COMMAND_BENCH,
     CLI_COMMAND_REPLAY,
+    CLI_COMMAND_PULL,
     CLI_COMMAND_HELP,
     CLI_COMMAND_COUNT,
 } cli_command;
@@ -64,6 +67,9 @@ struct cli_options {
 
     /* model and backend */
     const char *gguf, *backend, *isa, *name;
+    const char *hf, *ollama; /* instead of gguf */
+    bool list_ollama, offline;
+    int32_t retries, stall_timeout_s;
     int32_t threads;
     kv_type kv_type;
     bool kv_type_set;
@@ -120,6 +126,8 @@ const char *cli_command_name(cli_command c);
 
 /* Prints "tempo9: <message>" to standard error and returns EXIT_FAILED. */
 int cli_fail(const struct t9_err *err);
+/* A text from elsewhere, with control characters escaped. */
+void cli_put_message(FILE *out, const char *msg);
 /* To standard output; what fails shows in cli_finish_stdout. p may be NULL when n is 0. */
 void cli_write(const void *p, size_t n);
 /* Flushes standard output; EXIT_FAILED with a message when that failed (disk full, closed pipe). */
@@ -174,6 +182,18 @@ struct api_keys {
 t9_status config_api_keys(const struct cli_options *o, struct api_keys *out, struct t9_err *err);
 void config_api_keys_free(struct api_keys *k); /* accepts a zeroed one */
 
+/* Where the hub is and what it may know, from HF_ENDPOINT, HF_TOKEN, HF_HUB_CACHE, HF_HOME,
+ * HF_HUB_OFFLINE and --offline. */
+struct config_hub {
+    char cache_dir[HUB_FILE_PATH_MAX];
+    const char *endpoint, *user_agent;
+    char token[512]; /* "": none */
+    bool offline;
+};
+t9_status config_hub_read(struct config_hub *c, const struct cli_options *o, struct t9_err *err);
+/* Ollama's store: OLLAMA_MODELS, else ~/.ollama/models. */
+t9_status config_ollama_dir(char *out, size_t cap, struct t9_err *err);
+
 /* What systemd gave: where to tell of our state (NULL: nobody listens), and the time within which
  * it wants to hear of us (0: it does not). */
 const char *config_notify_socket(void);
@@ -188,6 +208,7 @@ int cmd_render(const struct cli_options *o);
 int cmd_eval(const struct cli_options *o);
 int cmd_bench(const struct cli_options *o);
 int cmd_replay(const struct cli_options *o);
+int cmd_pull(const struct cli_options *o);
 int cmd_help(const struct cli_options *o);
 
 #endif

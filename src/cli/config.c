@@ -6,7 +6,10 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/num.h"
+#include "cli/conffile.h"
+#include "t9_build.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -84,4 +87,91 @@ uint64_t config_watchdog_us(void)
     if (pid && (!num_parse_u64(str_from(pid), &for_pid) || for_pid != (uint64_t)getpid()))
         return 0;
     return v;
+}
+
+static const char *env_text(const char *name)
+{
+    const char *v = getenv(name);
+    return v && v[0] ? v : NULL;
+}
+
+/* $name/rest, or ~/home_rest when there is no such variable. */
+static t9_status env_path(char *out, size_t cap, const char *name, const char *rest,
+                          const char *home_rest, struct t9_err *err)
+{
+    const char *dir = env_text(name), *home = env_text("HOME");
+    if (!dir && !home)
+        return t9_fail(err, T9_STATUS_INVALID, "neither %s nor HOME is set", name);
+    int n = dir ? snprintf(out, cap, "%s%s", dir, rest)
+                : snprintf(out, cap, "%s/%s%s", home, home_rest, rest);
+    if (n < 0 || (size_t)n >= cap)
+        return t9_fail(err, T9_STATUS_TOO_LARGE, "the path of %s is too long", name);
+    return T9_STATUS_OK;
+}
+
+/* HF_HOME, else huggingface in the user's cache. */
+static t9_status hf_home(char *out, size_t cap, const char *rest, struct t9_err *err)
+{
+    char below[64];
+    if (env_text("HF_HOME"))
+        return env_path(out, cap, "HF_HOME", rest, "", err);
+    snprintf(below, sizeof below, "/huggingface%s", rest);
+    return env_path(out, cap, "XDG_CACHE_HOME", below, ".cache", err);
+}
+
+/* HF_TOKEN, else the file that the hub's own login has written. */
+static t9_status hf_token(char *out, size_t cap, struct t9_err *err)
+{
+    char path[HUB_FILE_PATH_MAX];
+    struct buf text;
+    struct stat sb;
+    const char *env = env_text("HF_TOKEN");
+    buf_init(&text, 4096);
+    t9_status s = T9_STATUS_OK;
+    if (!env) {
+        if (hf_home(path, sizeof path, "/token", err) != T9_STATUS_OK || stat(path, &sb) != 0)
+            return T9_STATUS_OK;
+        s = file_read_all(path, &text, err);
+    }
+    str token = str_trim(env ? str_from(env) : buf_str(&text));
+    for (size_t i = 0; s == T9_STATUS_OK && i < token.n; i++)
+        if (token.p[i] <= ' ' || token.p[i] > '~')
+            s = t9_fail(err, T9_STATUS_INVALID,
+                        "%s does not hold a token: it has blanks or other "
+                        "signs in it",
+                        env ? "HF_TOKEN" : path);
+    if (s == T9_STATUS_OK && token.n >= cap)
+        s = t9_fail(err, T9_STATUS_INVALID, "%s does not hold a token: it is too long",
+                    env ? "HF_TOKEN" : path);
+    if (s == T9_STATUS_OK && token.n)
+        memcpy(out, token.p, token.n);
+    out[s == T9_STATUS_OK ? token.n : 0] = 0;
+    if (text.p)
+        explicit_bzero(text.p, text.cap);
+    buf_deinit(&text);
+    return s;
+}
+
+t9_status config_hub_read(struct config_hub *c, const struct cli_options *o, struct t9_err *err)
+{
+    const char *dir = env_text("HF_HUB_CACHE"), *offline = env_text("HF_HUB_OFFLINE");
+    bool on = false;
+    memset(c, 0, sizeof *c);
+    if (offline && !conffile_bool(offline, &on))
+        return t9_fail(err, T9_STATUS_INVALID, "HF_HUB_OFFLINE: expected 1 or 0");
+    c->offline = o->offline || on;
+    c->endpoint = env_text("HF_ENDPOINT");
+    if (!c->endpoint)
+        c->endpoint = HUB_ENDPOINT_DEFAULT;
+    c->user_agent = "tempo9/" T9_VERSION;
+    if (!dir)
+        T9_TRY(hf_home(c->cache_dir, sizeof c->cache_dir, "/hub", err));
+    else if (snprintf(c->cache_dir, sizeof c->cache_dir, "%s", dir) >= (int)sizeof c->cache_dir)
+        return t9_fail(err, T9_STATUS_TOO_LARGE, "HF_HUB_CACHE is too long");
+    return c->offline ? T9_STATUS_OK : hf_token(c->token, sizeof c->token, err);
+}
+
+t9_status config_ollama_dir(char *out, size_t cap, struct t9_err *err)
+{
+    return env_path(out, cap, "OLLAMA_MODELS", "", ".ollama/models", err);
 }

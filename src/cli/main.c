@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "cli/source.h"
 #include "t9_build.h"
 
 #include <poll.h>
@@ -77,7 +78,7 @@ void cli_interrupt_wait(void)
 
 /* Messages quote files and templates, which must not drive the terminal: control characters are
  * escaped as the log escapes them. */
-static void put_message(FILE *out, const char *msg)
+void cli_put_message(FILE *out, const char *msg)
 {
     uint32_t cp;
     for (size_t i = 0, n = strlen(msg), len; i < n; i += len ? len : 1) {
@@ -94,7 +95,7 @@ static void put_message(FILE *out, const char *msg)
 int cli_fail(const struct t9_err *err)
 {
     fputs("tempo9: ", stderr);
-    put_message(stderr, err->msg[0] ? err->msg : t9_status_name(err->code));
+    cli_put_message(stderr, err->msg[0] ? err->msg : t9_status_name(err->code));
     fputc('\n', stderr);
     return EXIT_FAILED;
 }
@@ -132,6 +133,14 @@ static int print_version(const struct cli_options *o)
     return cli_finish_stdout();
 }
 
+/* These wind something up when they are stopped; for the others the default, ending at once, is
+ * right. */
+static void watch_if_needed(cli_command c)
+{
+    cli_signals_init(c == CLI_COMMAND_SERVE || c == CLI_COMMAND_RUN || c == CLI_COMMAND_EVAL ||
+                     c == CLI_COMMAND_BENCH || c == CLI_COMMAND_REPLAY || c == CLI_COMMAND_PULL);
+}
+
 int main(int argc, char **argv)
 {
     static int (*const commands[CLI_COMMAND_COUNT])(const struct cli_options *) = {
@@ -144,6 +153,7 @@ int main(int argc, char **argv)
         [CLI_COMMAND_EVAL] = cmd_eval,
         [CLI_COMMAND_BENCH] = cmd_bench,
         [CLI_COMMAND_REPLAY] = cmd_replay,
+        [CLI_COMMAND_PULL] = cmd_pull,
         [CLI_COMMAND_HELP] = cmd_help,
     };
     cli_signals_init(false);
@@ -159,9 +169,15 @@ int main(int argc, char **argv)
         return print_version(&o);
     struct log_config log = {o.log_level, o.log_json};
     log_configure(&log);
-    /* The others have nothing to wind up: the default, ending at once, is right for them. */
-    cli_signals_init(o.command == CLI_COMMAND_SERVE || o.command == CLI_COMMAND_RUN ||
-                     o.command == CLI_COMMAND_EVAL || o.command == CLI_COMMAND_BENCH ||
-                     o.command == CLI_COMMAND_REPLAY);
+    if (o.list_ollama)
+        return source_list_ollama(&o);
+    if (o.command != CLI_COMMAND_PULL) {
+        if (o.hf) /* a download is stopped in order, whoever needs it */
+            cli_signals_init(true);
+        rc = source_resolve(&o);
+        if (rc != EXIT_DONE)
+            return rc;
+    }
+    watch_if_needed(o.command);
     return commands[o.command](&o);
 }

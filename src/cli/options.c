@@ -30,6 +30,8 @@ static void options_init(struct cli_options *o)
     memset(o, 0, sizeof *o);
     o->host = "127.0.0.1";
     o->port = 11435;
+    o->retries = 5;
+    o->stall_timeout_s = 60;
     o->max_batch = 16;
     o->step_tokens = 256;
     o->queue = 256;
@@ -231,6 +233,10 @@ static int positional(struct cli_options *o, int n, char **words)
         o->replay = words[0];
         n--, words++;
     }
+    if (n > 0 && o->command == CLI_COMMAND_PULL && !o->hf) {
+        o->hf = words[0];
+        n--, words++;
+    }
     return n > 0 ? usage_error(o, "unexpected word", words[0], "nothing takes it") : EXIT_DONE;
 }
 
@@ -244,7 +250,14 @@ static int required(const struct cli_options *o)
     } else if (o->command == CLI_COMMAND_REPLAY) {
         if (!o->replay)
             return usage_error(o, "FILE", NULL, "a plan log is needed");
-    } else if (!o->gguf) {
+    } else if (o->command == CLI_COMMAND_PULL) {
+        if (!o->hf)
+            return usage_error(o, "OWNER/REPO", NULL, "a repository is needed");
+    } else if (o->list_ollama) {
+        return EXIT_DONE;
+    } else if ((o->gguf != NULL) + (o->hf != NULL) + (o->ollama != NULL) > 1) {
+        return usage_error(o, "--gguf, --hf and --ollama", NULL, "only one of them");
+    } else if (!o->gguf && !o->hf && !o->ollama) {
         return usage_error(o, "--gguf", NULL,
                            "a model file is needed; tempo9 --help shows how to begin");
     }
@@ -432,10 +445,17 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
     int rc = read_words(o, argc, argv, true);
     if (rc == EXIT_DONE)
         rc = read_config(o);
+    const struct cli_options file = *o;
+    o->gguf = o->hf = o->ollama = NULL;
     if (rc == EXIT_DONE)
         rc = read_words(o, argc, argv, false);
     if (rc == EXIT_DONE)
         rc = positional(o, argc - optind, argv + optind);
+    if (!o->gguf && !o->hf && !o->ollama) { /* a model named in any way replaces the file's */
+        o->gguf = file.gguf;
+        o->hf = file.hf;
+        o->ollama = file.ollama;
+    }
     if (rc == EXIT_DONE)
         rc = required(o);
     return rc == EXIT_DONE ? check_model_path(o) : rc;

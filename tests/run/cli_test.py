@@ -22,7 +22,7 @@ import time
 import t9server
 
 COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
-            "replay")
+            "replay", "pull")
 
 
 def check(ok, what):
@@ -71,7 +71,9 @@ def test_usage_errors(cli):
                  ("render", "--template", "x", "--input", "y", "--now", "yesterday"),
                  ("eval", m), ("eval", m, "--tokens", "x"), ("bench", m, "-p", "1,,2"),
                  ("bench", m, "-p", ",".join("1" * 17)), ("bench", m, "-b", "0"),
-                 ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), (m, "--log-prompts"),
+                 ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), ("pull",), ("pull", "a/b", "c"),
+                 (m, "--hf", "a/b"), (m, "--ollama", "a"), ("--hf", "a/b", "--retries", "-1"),
+                 ("pull", "a/b", "--stall-timeout", "0"), (m, "--log-prompts"),
                  (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
                  ("run", m, "--plan-log", "x")):
         out, err = cli.run(*args, code=2)

@@ -7,14 +7,14 @@ int program_main(int argc, char **argv);
 #include "lib/t9test.h"
 
 static int called;
-static const struct cli_options *seen;
+static const char *seen_gguf;
 static int parse_rc;
 static struct cli_options parsed;
 
 static int record(const struct cli_options *o, cli_command c)
 {
     called = c;
-    seen = o;
+    seen_gguf = o->gguf;
     return EXIT_DONE;
 }
 
@@ -32,7 +32,25 @@ RECORDER(render, RENDER)
 RECORDER(eval, EVAL)
 RECORDER(bench, BENCH)
 RECORDER(replay, REPLAY)
+RECORDER(pull, PULL)
 RECORDER(help, HELP)
+
+static int source_rc;
+
+int source_resolve(struct cli_options *o)
+{
+    assert_true(o->command != CLI_COMMAND_PULL); /* it does so itself, to print the path */
+    if (o->hf)
+        o->gguf = "found";
+    return source_rc;
+}
+
+int source_list_ollama(const struct cli_options *o)
+{
+    (void)o;
+    called = 101;
+    return EXIT_DONE;
+}
 
 int cli_options_parse(struct cli_options *o, int argc, char **argv)
 {
@@ -74,6 +92,26 @@ static void test_dispatch(void **state)
     parse_rc = EXIT_DONE;
 }
 
+static void test_model_by_name(void **state)
+{
+    (void)state;
+    struct sigaction now;
+    parsed = (struct cli_options){.command = CLI_COMMAND_INSPECT, .hf = "a/b"};
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    assert_int_equal(called, CLI_COMMAND_INSPECT);
+    assert_string_equal(seen_gguf, "found");
+    sigaction(SIGINT, NULL, &now); /* of a command that has nothing to wind up */
+    assert_ptr_equal(now.sa_handler, SIG_DFL);
+    called = -1;
+    source_rc = EXIT_INTERRUPTED;
+    assert_int_equal(program_main(0, NULL), EXIT_INTERRUPTED);
+    assert_int_equal(called, -1);
+    source_rc = EXIT_DONE;
+    parsed = (struct cli_options){.list_ollama = true};
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    assert_int_equal(called, 101);
+}
+
 static void test_signals(void **state)
 {
     (void)state;
@@ -107,6 +145,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_dispatch),
+        cmocka_unit_test(test_model_by_name),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_fail),
     };

@@ -289,6 +289,14 @@ static void test_config(void **state)
     assert_int_equal(o.port, 2);
     assert_int_equal(o.api_keys.n, 1);
     assert_string_equal(o.api_keys.v[0], "three");
+    /* A model named in one way replaces the file's, named in another. */
+    assert_int_equal(configured(&o, "gguf = a\n", "--hf o/r:Q8_0"), EXIT_DONE);
+    assert_null(o.gguf);
+    assert_string_equal(o.hf, "o/r:Q8_0");
+    assert_int_equal(configured(&o, "hf = o/r\n", "m.gguf"), EXIT_DONE);
+    assert_null(o.hf);
+    assert_int_equal(configured(&o, "hf = o/r\n", ""), EXIT_DONE);
+    assert_string_equal(o.hf, "o/r");
     misconfigured("\nno-such = 1\n", ":2: there is no option \"no-such\"");
     misconfigured("port = 70000\n", ":1: port = 70000: not a value from 0 to 65535");
     misconfigured("port\n", ":1: port needs a value");
