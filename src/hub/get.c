@@ -359,6 +359,7 @@ static bool download_data(void *ctx, const void *p, size_t n)
         at += put;
         n -= (size_t)put;
         d->have_bytes += (uint64_t)put;
+        d->h->progress.fetched_bytes += (uint64_t)put;
     }
     return true;
 }

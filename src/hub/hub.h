@@ -29,6 +29,7 @@ enum { HUB_FILE_PATH_MAX = 4096, HUB_MODEL_NAME_MAX = 520, HUB_HASH_MAX = 65 };
 struct hub_progress {
     const char *file;                 /* name in the repository */
     uint64_t done_bytes, total_bytes; /* of all files that are fetched */
+    uint64_t fetched_bytes;           /* that came over the network */
     bool waiting;                     /* for another program's download, or before a new try */
 };
 
