@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#define STREAM_BLOCK_BYTES ((size_t)16384)
+#define STREAM_BLOCK_BYTES ((size_t)16384) /* formatted at once, about */
+/* What the library keeps for each response; only HTTP/1.0 clients, who get no chunks, make use of
+ * it. */
+#define LIBRARY_BLOCK_BYTES ((size_t)4096)
 
 static void common_headers(struct exchange *x, struct MHD_Response *r)
 {
@@ -201,8 +204,8 @@ static enum MHD_Result begin_stream(struct exchange *x)
 {
     exchange_hold(x);
     atomic_fetch_add(&x->server->n.streams, 1);
-    struct MHD_Response *r = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK_BYTES,
-                                                               read_stream, x, end_stream);
+    struct MHD_Response *r = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, LIBRARY_BLOCK_BYTES, read_stream, x, end_stream);
     if (!r) {
         end_stream(x);
         return MHD_NO;

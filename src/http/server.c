@@ -97,6 +97,10 @@ static t9_status start_threads(struct http_server *s, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
+/* Room for a head, and for what is sent. Above 32 KiB the library maps it, so that a silent
+ * connection has the few pages that it touched; below, all of it is cleared, and so is there. */
+#define CONNECTION_BYTES ((size_t)65536)
+
 static t9_status start_library(struct http_server *s, struct t9_err *err)
 {
     bool tls = s->tls_cert.n > 0;
@@ -114,7 +118,7 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
         request_unescape, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->p.connection_limit + CONNS_GOING_MAX),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.idle_timeout_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
         MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
     if (!s->mhd && tls)
         return t9_fail(err, T9_STATUS_INVALID,
