@@ -140,7 +140,9 @@ static t9_status render(const t9_model *m, const struct conversation *c, struct 
         goto done;
     write_kwargs(m, &h, c, &text);
     if (text.failed) {
-        s = t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is too large to be rendered");
+        s = text.n < KWARGS_BYTES_MAX / 4
+                ? t9_fail(err, T9_STATUS_NOMEM, "no memory to lay out %zu messages", h.n_entries)
+                : t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is too large to be rendered");
         goto done;
     }
     s = json_parse(&doc, buf_str(&text), LIMITS_KWARGS, err);
@@ -167,8 +169,9 @@ done:
 
 /* ---- what a template can do ---- */
 
-/* Whether the template renders these turns and shows the last text of each. */
-static bool renders(const t9_model *m, const char *roles)
+/* Whether the template renders these turns and shows the last text of each. NOMEM says nothing
+ * about the template and must not be taken for an answer. */
+static t9_status renders(const t9_model *m, const char *roles, bool *yes, struct t9_err *err)
 {
     static const char *const texts[] = {"t9probe-a", "t9probe-b", "t9probe-c", "t9probe-d"};
     struct turn turns[4] = {0};
@@ -182,25 +185,29 @@ static bool renders(const t9_model *m, const char *roles)
         turns[i].has_content = true;
     }
     struct conversation c = {.turns = turns, .n_turns = n};
-    bool ok = render(m, &c, &out, NULL) == T9_STATUS_OK;
+    t9_status s = render(m, &c, &out, err);
+    bool ok = s == T9_STATUS_OK;
     for (size_t i = 0; i < n && ok; i++)
         ok = str_find(buf_str(&out.text), turns[i].content, 0) != (size_t)-1;
     jinja_output_deinit(&out);
-    return ok;
+    *yes = ok;
+    return s == T9_STATUS_NOMEM ? s : T9_STATUS_OK;
 }
 
 /* Each probe claims the ability that it tests, so that the turns reach the template as they are. */
-static void probe(t9_model *m)
+static t9_status probe(t9_model *m, struct t9_err *err)
 {
+    static const char *const roles[] = {"suas", "suau", "susu", "su", "uu"};
+    enum { LATER, LATER_USER, LATER_THEN_USER, HEAD, TWICE, N };
     struct t9_template_info *info = &m->template_info;
+    bool yes[N];
     info->system = info->later_system = info->user_twice = true;
-    bool later = renders(m, "suas") && renders(m, "suau");
-    bool later_then_user = renders(m, "susu");
-    bool head = renders(m, "su");
-    bool twice = renders(m, "uu");
-    info->system = head;
-    info->later_system = head && later && later_then_user;
-    info->user_twice = twice;
+    for (int i = 0; i < N; i++)
+        T9_TRY(renders(m, roles[i], &yes[i], err));
+    info->system = yes[HEAD];
+    info->later_system = yes[HEAD] && yes[LATER] && yes[LATER_USER] && yes[LATER_THEN_USER];
+    info->user_twice = yes[TWICE];
+    return T9_STATUS_OK;
 }
 
 static t9_status file_template(t9_model *m, struct t9_err *err)
@@ -227,9 +234,7 @@ t9_status sdk_template_open(t9_model *m, struct t9_err *err)
         m->chat_template = m->own_template;
         m->template_info.chatml_fallback = true;
     }
-    if (m->chat_template)
-        probe(m);
-    return T9_STATUS_OK;
+    return m->chat_template ? probe(m, err) : T9_STATUS_OK;
 }
 
 /* ---- the calls ---- */

@@ -120,6 +120,8 @@ t9_status history_arrange(struct history *h, const struct turn *messages, size_t
     }
     if (a.carry.p && !a.failed)
         push(&a, TURN_ROLE_USER, a.carry, true, NULL);
+    if (a.failed && h->arena.used < h->arena.max / 2)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory to arrange %zu messages", n);
     if (a.failed)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
                        "the system messages are too many or too large to be joined");
@@ -142,8 +144,9 @@ static void member(struct buf *out, const char *key, str v)
 static void write_arguments(struct buf *out, yyjson_val *v)
 {
     yyjson_doc *doc = NULL;
-    if (yyjson_is_str(v) &&
-        json_parse(&doc, json_str(v), JSON_LIMITS_REQUEST, NULL) == T9_STATUS_OK) {
+    t9_status s = yyjson_is_str(v) ? json_parse(&doc, json_str(v), JSON_LIMITS_REQUEST, NULL)
+                                   : T9_STATUS_INVALID;
+    if (s == T9_STATUS_OK) {
         yyjson_val *root = yyjson_doc_get_root(doc);
         json_write_val(out, yyjson_is_obj(root) ? root : v);
         yyjson_doc_free(doc);
@@ -152,6 +155,7 @@ static void write_arguments(struct buf *out, yyjson_val *v)
     } else {
         buf_puts(out, "{}");
     }
+    out->failed |= s == T9_STATUS_NOMEM; /* which says nothing about the text */
 }
 
 static void write_tool_calls(struct buf *out, yyjson_val *calls)

@@ -50,10 +50,16 @@ void *rt_alloc(struct rctx *c, size_t n, size_t size_bytes)
         n = 1;
     if (n <= c->limits.max_memory_bytes / size_bytes)
         p = arena_alloc(&c->arena, n * size_bytes);
-    if (!p)
+    if (p)
+        return p;
+    /* The limit, or the system: who asks again with less gets nowhere in the second case. */
+    size_t left = c->limits.max_memory_bytes - c->arena.used;
+    if (n <= left / size_bytes && n * size_bytes + 16 <= left)
+        rt_fail(c, T9_STATUS_NOMEM, "out of memory for a template's values");
+    else
         rt_fail(c, T9_STATUS_TOO_LARGE, "the template needs more than %zu bytes of memory",
                 c->limits.max_memory_bytes);
-    return p;
+    return NULL;
 }
 
 bool rt_enter(struct rctx *c)

@@ -34,7 +34,9 @@ bool(parse_fail)(struct parser *p, t9_status s, const char *fmt, ...)
 void *parse_alloc(struct parser *p, size_t n, size_t size_bytes)
 {
     void *m = arena_calloc(&p->t->arena, n ? n : 1, size_bytes);
-    if (!m)
+    if (!m && p->t->arena.used < p->t->arena.max / 2)
+        parse_fail(p, T9_STATUS_NOMEM, "out of memory for a template");
+    else if (!m)
         parse_fail(p, T9_STATUS_TOO_LARGE, "the template needs too much memory");
     return m;
 }

@@ -208,6 +208,8 @@ static void fail_each(const char *name, t9_status (*call)(t9_err *), long least,
             assert_int_equal(s, T9_STATUS_OK);
             break;
         }
+        if (s == T9_STATUS_OK)
+            print_message("%s: allocation %ld was not missed\n", name, n);
         quiet += s == T9_STATUS_OK;
         if (s != T9_STATUS_OK && err.code != s)
             fail_msg("%s, allocation %ld: status %s, message for %s", name, n, t9_status_name(s),
@@ -222,7 +224,7 @@ static void fail_each(const char *name, t9_status (*call)(t9_err *), long least,
 static void test_load(void **state)
 {
     (void)state;
-    fail_each("load", call_load, 30, 0);
+    fail_each("load", call_load, 30, 1); /* a table is cut to its size or stays as it is */
 }
 
 static t9_model *load(void)
