@@ -316,9 +316,12 @@ static void write_access_log(const struct exchange *x)
 {
     double total_ms = (double)(clock_now_ns() - x->caller.received_ns) / 1e6;
     if (!x->run || atomic_load(&x->phase) != EXCHANGE_PHASE_STARTED) {
-        LOG_INFO("http", "%s %s %u %.1f ms id=%s%s%s%s", x->method, x->shown_path, x->status,
-                 total_ms, x->request_id, x->error_code[0] ? " error=" : "", x->error_code,
-                 x->completed_well ? "" : " client gone");
+        /* What is polled would bury the rest. */
+        bool quiet = x->route && x->route->no_store && x->status == MHD_HTTP_OK;
+        log_write(quiet ? LOG_LEVEL_DEBUG : LOG_LEVEL_INFO, "http", "%s %s %u %.1f ms id=%s%s%s%s",
+                  x->method, x->shown_path, x->status, total_ms, x->request_id,
+                  x->error_code[0] ? " error=" : "", x->error_code,
+                  x->completed_well ? "" : " client gone");
         return;
     }
     struct chat_run_times t = chat_run_times(x->run);
