@@ -227,17 +227,17 @@ static bool read_whole(struct exchange *x, enum MHD_Result *result)
         struct chat_event ev = chat_run_next(x->run);
         switch (ev.kind) {
         case CHAT_EVENT_NONE: return false;
-        case CHAT_EVENT_BEGIN: break;
-        case CHAT_EVENT_TEXT: buf_puts_str(&x->out, ev.text); break;
+        case CHAT_EVENT_BEGIN:
+        case CHAT_EVENT_TEXT:
+        case CHAT_EVENT_FINISH: break;
         case CHAT_EVENT_ERROR: *result = reply_error(x, &ev.error); return true;
         case CHAT_EVENT_END: {
             struct buf b;
             buf_init(&b, (size_t)512 << 20);
-            chat_run_write_whole(x->run, buf_str(&x->out), &ev, &b);
+            chat_run_write_whole(x->run, &ev, &b);
             chat_run_mark_byte(x->run, clock_now_ns());
-            *result = b.failed || x->out.failed
-                          ? MHD_NO
-                          : reply_bytes(x, MHD_HTTP_OK, "application/json", buf_str(&b));
+            *result =
+                b.failed ? MHD_NO : reply_bytes(x, MHD_HTTP_OK, "application/json", buf_str(&b));
             buf_deinit(&b);
             return true;
         }

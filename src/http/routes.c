@@ -4,7 +4,10 @@
  */
 #include "base/log.h"
 #include "http/internal.h"
+#include "protocol/endpoints.h"
 #include "protocol/openai_chat.h"
+#include "protocol/openai_completions.h"
+#include "protocol/openai_tokens.h"
 
 #include <string.h>
 
@@ -50,6 +53,15 @@ static enum MHD_Result get_capabilities(struct exchange *x, const char *url)
     return send_buf(x, "application/json", &b);
 }
 
+static enum MHD_Result get_openapi(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    openapi_write(x->server->p.about.version, &b);
+    return send_buf(x, "application/json", &b);
+}
+
 static enum MHD_Result get_models(struct exchange *x, const char *url)
 {
     struct buf b;
@@ -75,6 +87,11 @@ static enum MHD_Result get_model(struct exchange *x, const char *url)
 
 static const struct route routes[] = {
     {.path = "/v1/chat/completions", .methods = ROUTE_POST, .adapter = &openai_chat_adapter},
+    {.path = "/v1/completions", .methods = ROUTE_POST, .adapter = &openai_completions_adapter},
+    {.path = "/tokenize", .methods = ROUTE_POST, .adapter = &tokenize_adapter},
+    {.path = "/detokenize", .methods = ROUTE_POST, .adapter = &detokenize_adapter},
+    {.path = "/apply-template", .methods = ROUTE_POST, .adapter = &apply_template_adapter},
+    {.path = "/openapi.json", .methods = ROUTE_GET, .is_public = true, .get = get_openapi},
     {.path = "/v1/models", .methods = ROUTE_GET, .get = get_models},
     {.path = "/v1/models/", .methods = ROUTE_GET, .is_prefix = true, .get = get_model},
     {.path = "/v1/capabilities", .methods = ROUTE_GET, .get = get_capabilities},

@@ -5,20 +5,32 @@
 #ifndef T9_PROTOCOL_ADAPTER_H
 #define T9_PROTOCOL_ADAPTER_H
 
-#include "protocol/chat.h"
+#include "protocol/policy.h"
+
+struct prep;
 
 struct chat_adapter {
-    const char *name;
-    const char *stream_type; /* Content-Type of a stream */
+    const char *name;    /* "openai_chat" */
+    const char *path;    /* of its route */
+    const char *summary; /* one sentence for people */
+    /* The request's fields; see policy.h. */
+    const struct policy_field *fields;
+    size_t n_fields;
+    const char *reply_schema; /* JSON Schema of a whole reply */
+
+    const char *stream_type; /* Content-Type of a stream; NULL: there are none */
     const char *id_prefix;   /* of reply ids */
     const char *comment;     /* a line that keeps a silent stream alive, or NULL */
     /* Body to request (initialised by the caller, who frees it whatever comes back). */
     t9_status (*parse)(str body, bool strict, struct chat_request *out, struct chat_error *err);
+    /* Of a protocol that needs no engine: appends the reply's body. The writers below are NULL. */
+    t9_status (*answer)(const struct prep *prep, struct chat_request *r, struct buf *out,
+                        struct chat_error *err);
     /* Appends the stream's bytes for one event. */
     void (*stream)(const struct chat_reply *r, const struct chat_event *ev, struct buf *out);
     /* Appends the body of a reply that is not streamed; `end` is its END event. */
-    void (*whole)(const struct chat_reply *r, str text, const struct chat_event *end,
-                  struct buf *out);
+    void (*whole)(const struct chat_reply *r, const struct chat_choice *choices, size_t n_choices,
+                  const struct chat_event *end, struct buf *out);
 };
 
 #endif

@@ -28,6 +28,7 @@ enum {
     CHAT_WARNINGS_MAX = 32,
     CHAT_PRIORITY_MAX = 100, /* and -100 */
     CHAT_QUEUE_TIMEOUT_MAX_MS = 86400000,
+    CHAT_CHOICES_MAX = 128, /* answers of one request: prompts times n */
 };
 
 /* An error as an API tells it: the status, the parameter at fault and a short code. */
@@ -75,6 +76,13 @@ struct chat_message {
     yyjson_val *tool_calls; /* OpenAI's array, or NULL */
 };
 
+/* A prompt that is taken as it is: text, or tokens where `tokens` is set. */
+struct chat_prompt {
+    str text;
+    const int32_t *tokens;
+    size_t n_tokens;
+};
+
 struct chat_request {
     struct arena arena;
     yyjson_doc *doc; /* the body */
@@ -84,11 +92,31 @@ struct chat_request {
     size_t n_messages;
     yyjson_val *tools;           /* array to render, or NULL */
     yyjson_val *template_kwargs; /* object, or NULL */
+    str reasoning_effort;        /* empty when absent */
+    bool has_thinking, thinking; /* enable_thinking */
+
+    /* Raw prompts instead of messages. */
+    const struct chat_prompt *prompts;
+    size_t n_prompts;
+    bool has_suffix;
+    str suffix;    /* the answer goes between prompt and suffix */
+    bool echo;     /* the answer begins with the prompt */
+    bool no_reply; /* max_tokens 0: only the prompt is wanted */
+
+    /* Conversions between text and tokens. */
+    bool add_special, no_parse_special, with_pieces, hide_special;
 
     struct sample_params sampling;
     bool has_seed;
     int64_t max_tokens; /* 0: the client named none */
     bool ignore_eos;
+    int32_t n; /* answers to each prompt; at least 1 */
+    int32_t min_tokens;
+    int32_t stop_tokens[REQUEST_STOP_TOKENS_MAX];
+    int32_t n_stop_tokens;
+    bool logprobs;
+    int32_t n_top; /* likeliest tokens beside each; only with logprobs */
+    bool token_ids;
     str stops[CHAT_STOPS_MAX];
     size_t n_stops;
 
@@ -116,7 +144,8 @@ struct chat_usage {
     int32_t n_prompt, n_cached, n_completion;
 };
 
-/* Phases of one request in milliseconds; a phase that was not reached is 0. */
+/* Phases of one request in milliseconds; a phase that was not reached is 0. With several choices:
+ * of the first one. */
 struct chat_timings {
     double parse_ms;       /* received to submitted: parsing, rendering, tokenising */
     double queue_ms;       /* in the queue, without the next one */
@@ -129,21 +158,46 @@ struct chat_timings {
     double prompt_per_s, decode_per_s; /* tokens */
 };
 
+/* Some tokens of one choice, in order. */
+struct chat_tokens {
+    const int32_t *ids;
+    int32_t n;
+    /* [n][1 + n_top], see struct request; NULL: not wanted. Of a prompt, the first row says
+     * nothing. */
+    const struct token_logprob *logprobs;
+    int32_t n_top;
+    const uint32_t *starts; /* [n] where each begins in the choice's text, in characters */
+    bool is_prompt;
+};
+
 typedef enum chat_event_kind {
-    CHAT_EVENT_NONE,  /* nothing new yet, or all was said */
-    CHAT_EVENT_BEGIN, /* the answer begins */
-    CHAT_EVENT_TEXT,  /* more text, whole characters */
-    CHAT_EVENT_END,   /* finish, usage, timings */
-    CHAT_EVENT_ERROR, /* the answer broke off */
+    CHAT_EVENT_NONE,   /* nothing new yet, or all was said */
+    CHAT_EVENT_BEGIN,  /* a choice begins */
+    CHAT_EVENT_TEXT,   /* more text of a choice, whole characters */
+    CHAT_EVENT_FINISH, /* a choice is complete */
+    CHAT_EVENT_END,    /* all are: usage, timings */
+    CHAT_EVENT_ERROR,  /* the answer broke off */
 } chat_event_kind;
 
 struct chat_event {
     chat_event_kind kind;
-    str text;             /* TEXT; valid until the next event is asked for */
-    finish_reason finish; /* END: STOP or LENGTH */
-    struct chat_usage usage;
+    int32_t choice;            /* BEGIN, TEXT, FINISH */
+    str text;                  /* TEXT; valid until the next event is asked for */
+    struct chat_tokens tokens; /* TEXT, where details of tokens are wanted */
+    finish_reason finish;      /* FINISH: STOP or LENGTH */
+    int32_t stop_token;        /* FINISH: the one of stop_tokens that ended it, else -1 */
+    bool is_last;              /* FINISH: the others are complete */
+    struct chat_usage usage;   /* END and the last FINISH, as timings */
     struct chat_timings timings;
     struct chat_error error; /* ERROR */
+};
+
+/* A complete choice. */
+struct chat_choice {
+    str text;
+    struct chat_tokens prompt, answer; /* where details of tokens are wanted */
+    finish_reason finish;
+    int32_t stop_token;
 };
 
 /* What stays the same in all parts of one reply. */
@@ -154,6 +208,12 @@ struct chat_reply {
     const char *build; /* build id */
     uint64_t seed;     /* the one that was used */
     const struct chat_request *request;
+    /* The bytes of a token, maybe no whole characters; empty for an unknown one. */
+    str (*piece)(const void *ctx, int32_t id);
+    const void *piece_ctx;
+    /* Tokens of the first prompt; for return_token_ids. */
+    const int32_t *prompt_ids;
+    size_t n_prompt_ids;
 };
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 #include "protocol/caller.h"
-#include "protocol/openai_chat.h"
+#include "protocol/endpoints.h"
 
 static void member_str(struct buf *b, const char *key, const char *v)
 {
@@ -57,6 +57,42 @@ bool models_write_one(const struct prep *p, str id, int64_t created_s, struct bu
     return known;
 }
 
+static void write_protocol(const struct chat_adapter *a, bool strict, struct buf *out)
+{
+    json_write_key(out, a->name);
+    buf_putc(out, '{');
+    member_str(out, "path", a->path);
+    buf_putc(out, ',');
+    member_str(out, "unknown_fields", strict ? "refused" : "ignored with a warning");
+    buf_puts(out, ",\"headers\":");
+    if (a->answer)
+        buf_puts(out, "[]");
+    else
+        caller_write(out);
+    buf_puts(out, ",\"fields\":");
+    policy_write(out, a->fields, a->n_fields);
+    buf_putc(out, '}');
+}
+
+/* What holds where a request says nothing. */
+static void write_sampling(const struct sample_params *p, struct buf *out)
+{
+    const struct {
+        const char *name;
+        float v;
+    } members[] = {{"temperature", p->temperature},
+                   {"top_p", p->top_p},
+                   {"top_k", (float)p->top_k},
+                   {"min_p", p->min_p},
+                   {"presence_penalty", p->presence_penalty},
+                   {"frequency_penalty", p->frequency_penalty},
+                   {"repetition_penalty", p->repetition_penalty}};
+    buf_puts(out, ",\"sampling_defaults\":{");
+    for (size_t i = 0; i < T9_COUNT(members); i++)
+        buf_printf(out, "%s\"%s\":%.7g", i ? "," : "", members[i].name, (double)members[i].v);
+    buf_putc(out, '}');
+}
+
 void capabilities_write(const struct prep *p, const struct capabilities *c, struct buf *out)
 {
     const struct prep_params *q = prep_params_of(p);
@@ -82,14 +118,20 @@ void capabilities_write(const struct prep *p, const struct capabilities *c, stru
     member_bool(out, "later_system", t.later_system);
     buf_putc(out, ',');
     member_bool(out, "user_twice", t.user_twice);
-    buf_puts(out, "}},");
+    buf_putc(out, ',');
+    member_bool(out, "enable_thinking", t.thinking_switch);
+    buf_putc(out, ',');
+    member_bool(out, "reasoning_effort", t.effort_switch);
+    buf_puts(out, "},");
+    member_bool(out, "fill_in_middle", t.fill_in_middle);
+    write_sampling(&q->sampling, out);
+    buf_puts(out, "},");
     member_bool(out, "strict", q->strict);
-    buf_puts(out, ",\"protocols\":{\"openai_chat\":{\"path\":\"/v1/chat/completions\","
-                  "\"unknown_fields\":");
-    buf_puts(out, q->strict ? "\"refused\"" : "\"ignored with a warning\"");
-    buf_puts(out, ",\"headers\":");
-    caller_write(out);
-    buf_puts(out, ",\"fields\":");
-    policy_write(out, openai_chat_fields, openai_chat_n_fields);
-    buf_puts(out, "}}}");
+    buf_puts(out, ",\"protocols\":{");
+    for (size_t i = 0; i < n_endpoints; i++) {
+        if (i)
+            buf_putc(out, ',');
+        write_protocol(endpoints[i], q->strict, out);
+    }
+    buf_puts(out, "}}");
 }

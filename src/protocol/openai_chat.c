@@ -1,26 +1,19 @@
 /*
- * protocol/openai_chat.c - reads a chat completion request by the table below. Writing is in
- * openai_format.c. Any thread; nothing here has state.
+ * protocol/openai_chat.c - reads a chat completion request by the table below; rows that
+ * completions have too are in openai_fields.h. Writing is in openai_format.c. Any thread; nothing
+ * here has state.
  *
  * If you add a field: one row in the table; /v1/capabilities follows, and tests/unit/protocol
  * checks each row against what the parser does.
  */
 #include "protocol/openai_chat.h"
 
+#include "protocol/openai_fields.h"
+
 #include <stdio.h>
 #include <string.h>
 
-#define MEMBER(m) .offset = offsetof(struct chat_request, m)
-
 /* ---- parsers of single fields ---- */
-
-static t9_status parse_model(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    if (!yyjson_is_str(v))
-        return policy_wrong(c, f->name, "a string", v);
-    c->request->model = json_str(v);
-    return T9_STATUS_OK;
-}
 
 static t9_status bad_message(struct policy_ctx *c, size_t i, const char *member, const char *wanted,
                              yyjson_val *v)
@@ -164,7 +157,7 @@ static t9_status parse_message(struct policy_ctx *c, size_t i, yyjson_val *v,
     return parse_tool_calls(c, i, json_get(v, "tool_calls"), m);
 }
 
-static t9_status parse_messages(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+t9_status openai_messages(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
     struct chat_request *r = c->request;
     size_t n = yyjson_arr_size(v), idx, max;
@@ -189,99 +182,11 @@ static t9_status parse_messages(struct policy_ctx *c, const struct policy_field 
     return T9_STATUS_OK;
 }
 
-static t9_status parse_stream_options(struct policy_ctx *c, const struct policy_field *f,
-                                      yyjson_val *v)
-{
-    if (!yyjson_is_obj(v))
-        return policy_wrong(c, f->name, "an object", v);
-    yyjson_val *usage = json_get(v, "include_usage");
-    if (!usage || yyjson_is_null(usage))
-        return T9_STATUS_OK;
-    if (!yyjson_is_bool(usage))
-        return policy_wrong(c, "stream_options.include_usage", "true or false", usage);
-    c->request->include_usage = yyjson_is_true(usage);
-    return T9_STATUS_OK;
-}
-
-static t9_status parse_seed(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    if (!yyjson_is_int(v))
-        return policy_wrong(c, f->name, "a whole number of 64 bits", v);
-    c->request->sampling.seed =
-        yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)yyjson_get_sint(v);
-    c->request->has_seed = true;
-    return T9_STATUS_OK;
-}
-
-/* -1 is what several clients send for "off". */
-static t9_status parse_top_k(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    T9_TRY(policy_i32(c, f, v));
-    if (c->request->sampling.top_k < 0)
-        c->request->sampling.top_k = 0;
-    return T9_STATUS_OK;
-}
-
-static t9_status parse_top_p(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    if (yyjson_is_num(v) && !(yyjson_get_num(v) > 0))
-        return policy_wrong(c, f->name, "greater than 0 and at most 1", v);
-    return policy_f32(c, f, v);
-}
-
-static t9_status add_stop(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    struct chat_request *r = c->request;
-    str s = json_str(v);
-    if (!yyjson_is_str(v) || s.n == 0 || s.n > CHAT_STOP_BYTES_MAX)
-        return policy_wrong(c, f->name, "made of strings of 1 to 256 bytes", v);
-    if (r->n_stops == CHAT_STOPS_MAX)
-        return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
-                         "stop has more than %d strings", CHAT_STOPS_MAX);
-    r->stops[r->n_stops++] = s;
-    return T9_STATUS_OK;
-}
-
-static t9_status parse_stop(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    size_t idx, max;
-    yyjson_val *item;
-    c->request->n_stops = 0;
-    if (!yyjson_is_arr(v))
-        return add_stop(c, f, v);
-    yyjson_arr_foreach(v, idx, max, item)
-    {
-        T9_TRY(add_stop(c, f, item));
-    }
-    return T9_STATUS_OK;
-}
-
-static t9_status parse_template_kwargs(struct policy_ctx *c, const struct policy_field *f,
-                                       yyjson_val *v)
-{
-    static const char *const ours[] = {"messages",  "tools",     "documents",
-                                       "bos_token", "eos_token", "add_generation_prompt"};
-    if (!yyjson_is_obj(v))
-        return policy_wrong(c, f->name, "an object", v);
-    for (size_t i = 0; i < T9_COUNT(ours); i++) {
-        if (json_get(v, ours[i]))
-            return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
-                             "chat_template_kwargs must not set %s: the server does", ours[i]);
-    }
-    c->request->template_kwargs = v;
-    return T9_STATUS_OK;
-}
-
 /* ---- values that ask for nothing ---- */
 
 static bool is_text_format(yyjson_val *v)
 {
     return str_eqz(json_str(json_get(v, "type")), "text");
-}
-
-static bool is_one(yyjson_val *v)
-{
-    return yyjson_is_num(v) && !(yyjson_get_num(v) < 1) && !(yyjson_get_num(v) > 1);
 }
 
 static bool is_none_or_auto(yyjson_val *v)
@@ -295,18 +200,6 @@ static bool is_text_only(yyjson_val *v)
            str_eqz(json_str(yyjson_arr_get_first(v)), "text");
 }
 
-#define HONOURED(n, fn, ...)                                                                       \
-    {                                                                                              \
-        .name = (n), .cls = POLICY_HONOURED, .parse = (fn), __VA_ARGS__                            \
-    }
-#define NO_EFFECT(n, why)                                                                          \
-    {                                                                                              \
-        .name = (n), .cls = POLICY_NO_EFFECT, .note = (why)                                        \
-    }
-#define REFUSED(n, ok, why)                                                                        \
-    {                                                                                              \
-        .name = (n), .cls = POLICY_REFUSED, .neutral = (ok), .note = (why)                         \
-    }
 #define MAX_TOKENS(n)                                                                              \
     {                                                                                              \
         .name = (n), .cls = POLICY_CLAMPED, .parse = policy_i64, .min = 1,                         \
@@ -315,102 +208,54 @@ static bool is_text_only(yyjson_val *v)
     }
 
 const struct policy_field openai_chat_fields[] = {
-    HONOURED("model", parse_model,
-             .note = "a name from /v1/models; absent or \"default\": the served one"),
-    HONOURED("messages", parse_messages,
-             .note = "roles system, developer, user, assistant, tool; text content"),
-    HONOURED("stream", policy_bool, MEMBER(stream), .note = "server-sent events"),
-    HONOURED("stream_options", parse_stream_options,
-             .note = "include_usage: a last chunk with the token counts"),
+    OPENAI_MODEL,
+    OPENAI_MESSAGES,
     MAX_TOKENS("max_tokens"),
     MAX_TOKENS("max_completion_tokens"),
-    HONOURED("temperature", policy_f32, .min = 0, .max = 100, MEMBER(sampling.temperature),
-             .note = "0 is greedy"),
-    HONOURED("top_p", parse_top_p, .min = 0, .max = 1, MEMBER(sampling.top_p),
-             .note = "greater than 0; 1 is off"),
-    HONOURED("top_k", parse_top_k, .min = -1, .max = 2147483647, MEMBER(sampling.top_k),
-             .note = "0 or -1 is off"),
-    HONOURED("min_p", policy_f32, .min = 0, .max = 1, MEMBER(sampling.min_p), .note = "0 is off"),
-    HONOURED("seed", parse_seed, .note = "absent: chosen at random and told in the reply"),
-    HONOURED("stop", parse_stop, .note = "a string or up to 16; exact across token edges"),
-    HONOURED("priority", policy_i32, .min = -CHAT_PRIORITY_MAX, .max = CHAT_PRIORITY_MAX,
-             MEMBER(priority), .note = "higher is served first; 0 is normal"),
-    HONOURED("queue_timeout_ms", policy_i64, .min = 1, .max = CHAT_QUEUE_TIMEOUT_MAX_MS,
-             MEMBER(queue_timeout_ms),
-             .note = "503 when the answer was not begun this long after the request came"),
-    HONOURED("timings", policy_bool, MEMBER(timings),
-             .note = "the reply has a timings object: phases, tokens computed and reused"),
-    HONOURED("ignore_eos", policy_bool, MEMBER(ignore_eos),
-             .note = "goes on past end-of-answer tokens, for measurements"),
-    HONOURED("chat_template_kwargs", parse_template_kwargs,
-             .note = "variables for the chat template, such as enable_thinking"),
-    REFUSED("n", is_one, "only one answer per request is given now"),
+    OPENAI_SAMPLING,
+    OPENAI_ENDING,
+    OPENAI_SENDING,
+    HONOURED("logprobs", policy_bool, MEMBER(logprobs),
+             .note = "log probabilities of the answer's tokens, as the model gave them: before "
+                     "bias, penalties, temperature and filters"),
+    HONOURED("top_logprobs", policy_i32, .min = 0, .max = SAMPLE_TOP_MAX, MEMBER(n_top),
+             .note = "of so many likeliest tokens beside each; with logprobs"),
+    OPENAI_TEMPLATE,
     REFUSED("tools", policy_is_empty, "tool calls are not parsed yet"),
     REFUSED("tool_choice", is_none_or_auto, "tool calls are not parsed yet"),
     REFUSED("functions", policy_is_empty, "tool calls are not parsed yet"),
     REFUSED("function_call", is_none_or_auto, "tool calls are not parsed yet"),
-    REFUSED("logprobs", policy_is_false, "log probabilities are not given yet"),
-    REFUSED("top_logprobs", policy_is_zero, "log probabilities are not given yet"),
-    REFUSED("logit_bias", policy_is_empty, "biases are not applied yet"),
-    REFUSED("presence_penalty", policy_is_zero, "penalties are not applied yet; 0 is fine"),
-    REFUSED("frequency_penalty", policy_is_zero, "penalties are not applied yet; 0 is fine"),
-    REFUSED("repetition_penalty", is_one, "penalties are not applied yet; 1 is fine"),
-    REFUSED("repeat_penalty", is_one, "penalties are not applied yet; 1 is fine"),
     REFUSED("response_format", is_text_format,
             "only {\"type\":\"text\"}: nothing else is enforced yet"),
-    REFUSED("guided_json", NULL, "constrained output is not enforced yet"),
-    REFUSED("guided_regex", NULL, "constrained output is not enforced yet"),
-    REFUSED("guided_choice", NULL, "constrained output is not enforced yet"),
-    REFUSED("guided_grammar", NULL, "constrained output is not enforced yet"),
-    REFUSED("grammar", policy_is_empty, "constrained output is not enforced yet"),
-    REFUSED("json_schema", policy_is_empty, "constrained output is not enforced yet"),
     REFUSED("modalities", is_text_only, "text is the only modality"),
     REFUSED("audio", NULL, "text is the only modality"),
     REFUSED("web_search_options", NULL, "no connection to the outside is made"),
-    REFUSED("store", policy_is_false, "nothing is stored"),
-    REFUSED("echo", policy_is_false, "the prompt is not repeated"),
-    REFUSED("min_tokens", policy_is_zero, "not enforced"),
-    REFUSED("bad_words", policy_is_empty, "not enforced"),
-    REFUSED("stop_token_ids", policy_is_empty, "use stop"),
-    REFUSED("typical_p", is_one, "this sampler is not there"),
-    REFUSED("mirostat", policy_is_zero, "this sampler is not there"),
-    REFUSED("reasoning_effort", NULL, "use chat_template_kwargs where the template has a switch"),
+    REFUSED("echo", policy_is_false, "the prompt is not repeated; /v1/completions can do that"),
     REFUSED("verbosity", NULL, "models served here have no such switch"),
-    NO_EFFECT("metadata", "nothing is stored"),
-    NO_EFFECT("user", "callers are not told apart"),
-    NO_EFFECT("safety_identifier", "callers are not told apart"),
-    NO_EFFECT("service_tier", "there is one tier"),
-    NO_EFFECT("prompt_cache_key", "equal prompts are found by their content"),
-    NO_EFFECT("prompt_cache_retention", "equal prompts are found by their content"),
-    NO_EFFECT("cache_prompt", "equal prompts are found by their content"),
-    NO_EFFECT("timings_per_token", "the phases are given once, at the end, with timings"),
     NO_EFFECT("parallel_tool_calls", "tool calls are not parsed yet"),
     NO_EFFECT("prediction", "a hint for speed only"),
+    OPENAI_NOT_HONOURED,
 };
 const size_t openai_chat_n_fields = T9_COUNT(openai_chat_fields);
 
 static t9_status parse(str body, bool strict, struct chat_request *out, struct chat_error *err)
 {
-    struct t9_err e = {0};
-    struct policy_ctx ctx = {out, err, strict};
-    t9_status s = json_parse(&out->doc, body, JSON_LIMITS_REQUEST, &e);
-    if (s != T9_STATUS_OK)
-        return chat_fail(err, s == T9_STATUS_NOMEM ? s : T9_STATUS_INVALID, NULL, "invalid_json",
-                         "the body is not acceptable JSON: %s", e.msg);
-    yyjson_val *root = yyjson_doc_get_root(out->doc);
-    char brief[80];
-    if (!yyjson_is_obj(root))
-        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_value",
-                         "the body must be a JSON object, not %s", chat_brief(root, brief));
-    T9_TRY(policy_walk(&ctx, openai_chat_fields, openai_chat_n_fields, root));
+    T9_TRY(openai_parse(body, strict, openai_chat_fields, openai_chat_n_fields, out, err));
     if (out->n_messages == 0)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "missing_required_parameter",
-                         "messages is missing");
+        return openai_missing("messages", err);
+    if (out->n_top > 0 && !out->logprobs)
+        return chat_fail(err, T9_STATUS_INVALID, "top_logprobs", "invalid_value",
+                         "top_logprobs needs logprobs to be true");
     return T9_STATUS_OK;
 }
 
 const struct chat_adapter openai_chat_adapter = {
     .name = "openai_chat",
+    .path = "/v1/chat/completions",
+    .summary = "Answers a conversation.",
+    .fields = openai_chat_fields,
+    .n_fields = T9_COUNT(openai_chat_fields),
+    .reply_schema = "{\"$ref\":\"#/components/schemas/ChatCompletion\"}",
     .stream_type = "text/event-stream",
     .id_prefix = "chatcmpl-",
     .comment = ": keep-alive\n\n",

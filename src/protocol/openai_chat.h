@@ -16,8 +16,8 @@ extern const size_t openai_chat_n_fields;
 
 /* The adapter's writers (openai_format.c): see struct chat_adapter. */
 void openai_chat_stream(const struct chat_reply *r, const struct chat_event *ev, struct buf *out);
-void openai_chat_whole(const struct chat_reply *r, str text, const struct chat_event *end,
-                       struct buf *out);
+void openai_chat_whole(const struct chat_reply *r, const struct chat_choice *choices,
+                       size_t n_choices, const struct chat_event *end, struct buf *out);
 
 /* Appends {"error":{"message":..,"type":..,"param":..,"code":..}}. */
 void openai_write_error(const struct chat_error *e, struct buf *out);

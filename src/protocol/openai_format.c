@@ -1,133 +1,95 @@
 /*
- * protocol/openai_format.c - writes chat completion replies, stream chunks and errors. Members keep
- * one fixed order so that transcripts can be compared. Any thread; nothing here has state.
+ * protocol/openai_format.c - writes chat completion replies and stream chunks. Any thread; nothing
+ * here has state.
  */
-#include "protocol/openai_chat.h"
+#include "protocol/openai_write.h"
 
-#include <math.h>
+/* ---- log probabilities ---- */
 
-static void member_str(struct buf *b, const char *key, str v)
+static void write_entry(const struct chat_reply *r, const struct token_logprob *l, struct buf *b)
 {
-    json_write_key(b, key);
-    json_write_str(b, v);
+    buf_puts(b, "{\"token\":");
+    openai_write_token(r, l->id, b);
+    buf_puts(b, ",\"logprob\":");
+    openai_write_logprob(l->logprob, b);
+    buf_puts(b, ",\"bytes\":");
+    openai_write_bytes(r, l->id, b);
 }
 
-static void member_i64(struct buf *b, const char *key, int64_t v)
+static void write_logprobs(const struct chat_reply *r, const struct chat_tokens *t, struct buf *b)
 {
-    json_write_key(b, key);
-    json_write_i64(b, v);
-}
-
-/* Microseconds are enough, and they keep the line short. */
-static void member_ms(struct buf *b, const char *key, double v)
-{
-    json_write_key(b, key);
-    json_write_f64(b, round(v * 1000) / 1000);
-}
-
-/* {"id":..,"object":..,"created":..,"model":..,"system_fingerprint":..  without the closing brace
- */
-static void write_head(const struct chat_reply *r, const char *object, struct buf *b)
-{
-    buf_putc(b, '{');
-    member_str(b, "id", str_from(r->id));
-    buf_putc(b, ',');
-    member_str(b, "object", str_from(object));
-    buf_putc(b, ',');
-    member_i64(b, "created", r->created_s);
-    buf_putc(b, ',');
-    member_str(b, "model", r->model);
-    buf_putc(b, ',');
-    member_str(b, "system_fingerprint", str_from(r->build));
-}
-
-static void write_usage(const struct chat_usage *u, struct buf *b)
-{
-    json_write_key(b, "usage");
-    buf_putc(b, '{');
-    member_i64(b, "prompt_tokens", u->n_prompt);
-    buf_putc(b, ',');
-    member_i64(b, "completion_tokens", u->n_completion);
-    buf_putc(b, ',');
-    member_i64(b, "total_tokens", (int64_t)u->n_prompt + u->n_completion);
-    buf_putc(b, ',');
-    json_write_key(b, "prompt_tokens_details");
-    buf_putc(b, '{');
-    member_i64(b, "cached_tokens", u->n_cached);
-    buf_puts(b, "}}");
-}
-
-static void write_timings(const struct chat_event *end, struct buf *b)
-{
-    const struct chat_timings *t = &end->timings;
-    const struct {
-        const char *key;
-        double v;
-    } members[] = {
-        {"parse_ms", t->parse_ms},
-        {"queue_ms", t->queue_ms},
-        {"prefix_wait_ms", t->prefix_wait_ms},
-        {"prefill_ms", t->prefill_ms},
-        {"decode_ms", t->decode_ms},
-        {"preempted_ms", t->preempted_ms},
-        {"first_token_ms", t->first_token_ms},
-        {"first_byte_ms", t->first_byte_ms},
-        {"last_token_ms", t->last_token_ms},
-        {"prompt_per_second", t->prompt_per_s},
-        {"predicted_per_second", t->decode_per_s},
-    };
-    json_write_key(b, "timings");
-    buf_putc(b, '{');
-    for (size_t i = 0; i < T9_COUNT(members); i++) {
-        member_ms(b, members[i].key, members[i].v);
-        buf_putc(b, ',');
-    }
-    member_i64(b, "prompt_n", end->usage.n_prompt - end->usage.n_cached);
-    buf_putc(b, ',');
-    member_i64(b, "cache_n", end->usage.n_cached);
-    buf_putc(b, ',');
-    member_i64(b, "predicted_n", end->usage.n_completion);
-    buf_putc(b, ',');
-    member_i64(b, "preemptions", t->n_preempted);
-    buf_puts(b, "},");
-}
-
-/* Our extensions: timings when asked for, the seed that was used, warnings. */
-static void write_extras(const struct chat_reply *r, const struct chat_event *end, struct buf *b)
-{
-    if (r->request->timings)
-        write_timings(end, b);
-    json_write_key(b, "tempo9");
-    buf_printf(b, "{\"seed\":%llu}", (unsigned long long)r->seed);
-    if (r->request->n_warnings == 0)
+    buf_puts(b, "\"logprobs\":");
+    if (!r->request->logprobs) {
+        buf_puts(b, "null");
         return;
-    buf_putc(b, ',');
-    json_write_key(b, "warnings");
-    for (size_t i = 0; i < r->request->n_warnings; i++) {
-        buf_putc(b, i ? ',' : '[');
-        json_write_str(b, r->request->warnings[i]);
     }
-    buf_putc(b, ']');
+    buf_puts(b, "{\"content\":[");
+    for (int32_t i = 0; i < t->n; i++) {
+        const struct token_logprob *row = t->logprobs + (size_t)i * (size_t)(1 + t->n_top);
+        if (i)
+            buf_putc(b, ',');
+        write_entry(r, row, b);
+        buf_puts(b, ",\"top_logprobs\":[");
+        for (int32_t k = 1; k <= t->n_top && row[k].id >= 0; k++) {
+            if (k > 1)
+                buf_putc(b, ',');
+            write_entry(r, &row[k], b);
+            buf_putc(b, '}');
+        }
+        buf_puts(b, "]}");
+    }
+    buf_puts(b, "],\"refusal\":null}");
 }
+
+/* ---- streams ---- */
 
 static void write_chunk_open(const struct chat_reply *r, struct buf *b)
 {
     buf_puts(b, "data: ");
-    write_head(r, "chat.completion.chunk", b);
+    openai_write_head(r, "chat.completion.chunk", b);
+}
+
+static void write_begin(const struct chat_reply *r, const struct chat_event *ev, struct buf *b)
+{
+    write_chunk_open(r, b);
+    if (ev->choice == 0)
+        openai_write_prompt_ids(r, b);
+    buf_printf(b,
+               ",\"choices\":[{\"index\":%d,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
+               "\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+               ev->choice);
+}
+
+static void write_text(const struct chat_reply *r, const struct chat_event *ev, struct buf *b)
+{
+    write_chunk_open(r, b);
+    buf_printf(b, ",\"choices\":[{\"index\":%d,\"delta\":{", ev->choice);
+    openai_member_str(b, "content", ev->text);
+    buf_puts(b, "},");
+    write_logprobs(r, &ev->tokens, b);
+    openai_write_token_ids(r, &ev->tokens, b);
+    buf_puts(b, ",\"finish_reason\":null}]}\n\n");
+}
+
+static void write_finish(const struct chat_reply *r, const struct chat_event *ev, struct buf *b)
+{
+    write_chunk_open(r, b);
+    buf_printf(b, ",\"choices\":[{\"index\":%d,\"delta\":{},\"logprobs\":null,", ev->choice);
+    openai_write_finish(ev->finish, ev->stop_token, b);
+    buf_puts(b, "}]");
+    if (ev->is_last) {
+        buf_putc(b, ',');
+        openai_write_extras(r, ev, b);
+    }
+    buf_puts(b, "}\n\n");
 }
 
 static void write_end(const struct chat_reply *r, const struct chat_event *ev, struct buf *b)
 {
-    write_chunk_open(r, b);
-    buf_puts(b, ",\"choices\":[{\"index\":0,\"delta\":{},\"logprobs\":null,");
-    member_str(b, "finish_reason", str_from(finish_reason_name(ev->finish)));
-    buf_puts(b, "}],");
-    write_extras(r, ev, b);
-    buf_puts(b, "}\n\n");
     if (r->request->include_usage) {
         write_chunk_open(r, b);
         buf_puts(b, ",\"choices\":[],");
-        write_usage(&ev->usage, b);
+        openai_write_usage(&ev->usage, b);
         buf_puts(b, "}\n\n");
     }
     buf_puts(b, "data: [DONE]\n\n");
@@ -137,60 +99,43 @@ void openai_chat_stream(const struct chat_reply *r, const struct chat_event *ev,
 {
     switch (ev->kind) {
     case CHAT_EVENT_NONE: break;
-    case CHAT_EVENT_BEGIN:
-        write_chunk_open(r, out);
-        buf_puts(out,
-                 ",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
-                 "\"logprobs\":null,\"finish_reason\":null}]}\n\n");
-        break;
-    case CHAT_EVENT_TEXT:
-        write_chunk_open(r, out);
-        buf_puts(out, ",\"choices\":[{\"index\":0,\"delta\":{");
-        member_str(out, "content", ev->text);
-        buf_puts(out, "},\"logprobs\":null,\"finish_reason\":null}]}\n\n");
-        break;
+    case CHAT_EVENT_BEGIN: write_begin(r, ev, out); break;
+    case CHAT_EVENT_TEXT: write_text(r, ev, out); break;
+    case CHAT_EVENT_FINISH: write_finish(r, ev, out); break;
     case CHAT_EVENT_END: write_end(r, ev, out); break;
-    case CHAT_EVENT_ERROR:
-        /* No [DONE] after it: a client must not take the answer for a complete one. */
-        buf_puts(out, "data: ");
-        openai_write_error(&ev->error, out);
-        buf_puts(out, "\n\n");
-        break;
+    case CHAT_EVENT_ERROR: openai_write_stream_error(ev, out); break;
     }
 }
 
-void openai_chat_whole(const struct chat_reply *r, str text, const struct chat_event *end,
-                       struct buf *out)
+/* ---- whole replies ---- */
+
+static void write_choice(const struct chat_reply *r, const struct chat_choice *c, size_t index,
+                         struct buf *b)
 {
-    write_head(r, "chat.completion", out);
-    buf_puts(out, ",\"choices\":[{\"index\":0,\"message\":{\"role\":\"assistant\",");
-    member_str(out, "content", text);
-    buf_puts(out, ",\"refusal\":null},\"logprobs\":null,");
-    member_str(out, "finish_reason", str_from(finish_reason_name(end->finish)));
-    buf_puts(out, "}],");
-    write_usage(&end->usage, out);
-    buf_putc(out, ',');
-    write_extras(r, end, out);
-    buf_putc(out, '}');
+    buf_printf(b, "{\"index\":%zu,\"message\":{\"role\":\"assistant\",", index);
+    openai_member_str(b, "content", c->text);
+    buf_puts(b, ",\"refusal\":null},");
+    write_logprobs(r, &c->answer, b);
+    openai_write_token_ids(r, &c->answer, b);
+    buf_putc(b, ',');
+    openai_write_finish(c->finish, c->stop_token, b);
+    buf_putc(b, '}');
 }
 
-void openai_write_error(const struct chat_error *e, struct buf *out)
+void openai_chat_whole(const struct chat_reply *r, const struct chat_choice *choices,
+                       size_t n_choices, const struct chat_event *end, struct buf *out)
 {
-    buf_puts(out, "{\"error\":{");
-    member_str(out, "message", str_from(e->err.msg));
+    openai_write_head(r, "chat.completion", out);
+    openai_write_prompt_ids(r, out);
+    buf_puts(out, ",\"choices\":[");
+    for (size_t i = 0; i < n_choices; i++) {
+        if (i)
+            buf_putc(out, ',');
+        write_choice(r, &choices[i], i, out);
+    }
+    buf_puts(out, "],");
+    openai_write_usage(&end->usage, out);
     buf_putc(out, ',');
-    member_str(out, "type",
-               e->http_status == 429 ? STR("rate_limit_error")
-                                     : str_from(t9_status_openai_type(e->err.code)));
-    buf_puts(out, ",\"param\":");
-    if (e->param[0])
-        json_write_str(out, str_from(e->param));
-    else
-        buf_puts(out, "null");
-    buf_puts(out, ",\"code\":");
-    if (e->code)
-        json_write_str(out, str_from(e->code));
-    else
-        buf_puts(out, "null");
-    buf_puts(out, "}}");
+    openai_write_extras(r, end, out);
+    buf_putc(out, '}');
 }

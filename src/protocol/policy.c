@@ -188,3 +188,32 @@ void policy_write(struct buf *b, const struct policy_field *fields, size_t n_fie
     }
     buf_putc(b, ']');
 }
+
+static void write_range(struct buf *b, const struct policy_field *f, const char *type)
+{
+    buf_printf(b, "{\"type\":\"%s\",\"minimum\":%.15g,\"maximum\":%.17g}", type, f->min, f->max);
+}
+
+static void write_plain_schema(struct buf *b, const struct policy_field *f)
+{
+    if (f->schema)
+        buf_puts(b, f->schema);
+    else if (f->parse == policy_f32)
+        write_range(b, f, "number");
+    else if (f->parse == policy_i32 || f->parse == policy_i64)
+        write_range(b, f, "integer");
+    else if (f->parse == policy_bool)
+        buf_puts(b, "{\"type\":\"boolean\"}");
+    else
+        buf_puts(b, "{}");
+}
+
+/* null is absent everywhere. */
+void policy_write_schema(struct buf *b, const struct policy_field *f)
+{
+    buf_puts(b, "{\"description\":");
+    json_write_str(b, str_from(f->note));
+    buf_puts(b, ",\"anyOf\":[");
+    write_plain_schema(b, f);
+    buf_puts(b, ",{\"type\":\"null\"}]}");
+}

@@ -36,7 +36,12 @@ struct policy_field {
     double min, max;  /* for policy_f32, policy_i32, policy_i64 */
     size_t offset;    /* of the member of struct chat_request that they fill */
     const char *note; /* one sentence for people; never empty */
+    /* JSON Schema of its values; NULL: follows from policy_f32 and its kin, else any value. */
+    const char *schema;
 };
+
+/* Appends the field's JSON Schema with its note as the description. */
+void policy_write_schema(struct buf *b, const struct policy_field *f);
 
 /* Takes the members of `obj` in order through `fields`; the first failure ends it. */
 t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,

@@ -27,8 +27,18 @@ static const char chatml[] =
     "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
     "}}{% endif %}";
 
+/* Tokens around the parts of a text with a hole, by the names that vocabularies give them. */
+static const char *const fim_names[][3] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    {"<PRE>", "<SUF>", "<MID>"},
+};
+
 struct prep {
     struct prep_params params;
+    int32_t fim[3]; /* prefix, suffix, middle; -1 when there are none */
     struct prep_template_info info;
     struct jinja_template *own; /* the fallback */
     const struct jinja_template *tmpl;
@@ -87,6 +97,33 @@ static void write_special(const struct prep *p, struct buf *out, const char *key
     json_write_str(out, tokenizer_piece(p->params.tokenizer, id));
 }
 
+/* Whether the client's own kwargs leave this switch to us. */
+static bool is_free(const struct chat_request *r, const char *name)
+{
+    return !json_get(r->template_kwargs, name);
+}
+
+static bool effort_is_none(const struct chat_request *r)
+{
+    return str_eqz(r->reasoning_effort, "none") || str_eqz(r->reasoning_effort, "minimal");
+}
+
+/* enable_thinking and reasoning_effort. A template that knows only the first gets it from the
+ * second. */
+static void write_switches(const struct prep *p, const struct chat_request *r, struct buf *out)
+{
+    bool has_effort = r->reasoning_effort.n > 0;
+    if ((r->has_thinking || (has_effort && !p->info.effort_switch)) &&
+        is_free(r, "enable_thinking")) {
+        buf_puts(out, ",\"enable_thinking\":");
+        json_write_bool(out, r->has_thinking ? r->thinking : !effort_is_none(r));
+    }
+    if (has_effort && p->info.effort_switch && is_free(r, "reasoning_effort")) {
+        buf_puts(out, ",\"reasoning_effort\":");
+        json_write_str(out, r->reasoning_effort);
+    }
+}
+
 static void write_kwargs(const struct prep *p, const struct history *h,
                          const struct chat_request *r, struct buf *out)
 {
@@ -99,6 +136,7 @@ static void write_kwargs(const struct prep *p, const struct history *h,
         buf_puts(out, "null");
     write_special(p, out, "bos_token", tokenizer_bos(p->params.tokenizer));
     write_special(p, out, "eos_token", tokenizer_eos(p->params.tokenizer));
+    write_switches(p, r, out);
     yyjson_obj_iter it = yyjson_obj_iter_with(r->template_kwargs);
     yyjson_val *key;
     while ((key = yyjson_obj_iter_next(&it)) != NULL) {
@@ -193,45 +231,194 @@ static bool surely_too_long(const struct prep *p, size_t n_bytes)
            n_bytes / 4 > (uint64_t)engine_max_length(p->params.engine) * longest;
 }
 
+static t9_status too_many_bytes(const struct prep *p, size_t n_bytes, const char *param,
+                                struct chat_error *err)
+{
+    return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
+                     "the prompt has %zu bytes of text, and prompt and reply together may have %d "
+                     "tokens: shorten the conversation",
+                     n_bytes, engine_max_length(p->params.engine));
+}
+
+/* What a failed encoding is to the client. */
+static t9_status encode_failed(t9_status s, const struct tok_ids *out, const char *param,
+                               const struct t9_err *e, struct chat_error *err)
+{
+    if (s == T9_STATUS_TOO_LARGE)
+        return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
+                         "the prompt has more than %zu tokens, over the limit: shorten the "
+                         "conversation",
+                         out->max);
+    return chat_fail(err, s, NULL, NULL, "%s", e->msg);
+}
+
+static t9_status render_checked(const struct prep *p, const struct chat_request *r,
+                                struct jinja_output *text, struct chat_error *err)
+{
+    struct t9_err e = {0};
+    if (!p->tmpl)
+        return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
+                         "this model has no chat template and its vocabulary no <|im_start|>, so "
+                         "messages can't be laid out for it: serve a chat model");
+    t9_status s = render(p, r, text, &e);
+    /* A template that hits our bounds met a conversation it can't take: the client's to change. */
+    if (s == T9_STATUS_UNSUPPORTED || s == T9_STATUS_TOO_LARGE)
+        s = T9_STATUS_INVALID;
+    return s == T9_STATUS_OK ? s : chat_fail(err, s, "messages", "template_error", "%s", e.msg);
+}
+
 t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
                       struct chat_error *err)
 {
     struct jinja_output text = {0};
     struct t9_err e = {0};
     tok_ids_init(out, tokens_max(p));
-    if (!p->tmpl)
-        return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
-                         "this model has no chat template and its vocabulary no <|im_start|>, so "
-                         "messages can't be laid out for it: serve a chat model");
-    t9_status s = render(p, r, &text, &e);
-    if (s != T9_STATUS_OK) {
-        /* A template that hits our bounds met a conversation it can't take: the client's to change.
-         */
-        if (s == T9_STATUS_UNSUPPORTED || s == T9_STATUS_TOO_LARGE)
-            s = T9_STATUS_INVALID;
-        return chat_fail(err, s, "messages", "template_error", "%s", e.msg);
-    }
+    T9_TRY(render_checked(p, r, &text, err));
     size_t n_bytes = text.text.n;
     bool refused = surely_too_long(p, n_bytes);
-    if (!refused)
-        s = encode(p, &text, out, &e);
+    t9_status s = refused ? T9_STATUS_OK : encode(p, &text, out, &e);
     jinja_output_deinit(&text);
     if (refused)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
-                         "the prompt has %zu bytes of text, and prompt and reply together may have "
-                         "%d tokens: shorten the conversation",
-                         n_bytes, engine_max_length(p->params.engine));
-    if (s == T9_STATUS_TOO_LARGE)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
-                         "the prompt has more than %zu tokens, over the limit: shorten the "
-                         "conversation",
-                         out->max);
+        return too_many_bytes(p, n_bytes, "messages", err);
     if (s != T9_STATUS_OK)
-        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+        return encode_failed(s, out, "messages", &e, err);
     if (out->n == 0)
         return chat_fail(err, T9_STATUS_INVALID, "messages", "empty_prompt",
                          "the template made an empty prompt of these messages");
     return T9_STATUS_OK;
+}
+
+t9_status prep_render(const struct prep *p, const struct chat_request *r, struct buf *out,
+                      struct chat_error *err)
+{
+    struct jinja_output text = {0};
+    T9_TRY(render_checked(p, r, &text, err));
+    buf_puts_str(out, buf_str(&text.text));
+    jinja_output_deinit(&text);
+    return T9_STATUS_OK;
+}
+
+/* ---- raw prompts ---- */
+
+static t9_status check_ids(const struct prep *p, const struct chat_prompt *prompt,
+                           const char *param, struct chat_error *err)
+{
+    uint32_t n_vocab = tokenizer_vocab(p->params.tokenizer)->n_tokens;
+    for (size_t i = 0; i < prompt->n_tokens; i++) {
+        if (prompt->tokens[i] < 0 || (uint32_t)prompt->tokens[i] >= n_vocab)
+            return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
+                             "token %zu of %s is %d, and the vocabulary has 0 to %u", i, param,
+                             prompt->tokens[i], n_vocab - 1);
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status encode_raw(const struct prep *p, str text, bool add_bos, bool specials,
+                            struct tok_ids *out, const char *param, struct chat_error *err)
+{
+    struct t9_err e = {0};
+    struct tok_span span = {text, specials, specials};
+    if (surely_too_long(p, text.n))
+        return too_many_bytes(p, text.n, param, err);
+    t9_status s = tokenizer_encode(p->params.tokenizer, &span, 1, add_bos, out, &e);
+    return s == T9_STATUS_OK ? s : encode_failed(s, out, param, &e, err);
+}
+
+static t9_status encode_hole(const struct prep *p, const struct chat_request *r, str prefix,
+                             struct tok_ids *out, struct chat_error *err)
+{
+    if (p->fim[0] < 0)
+        return chat_fail(err, T9_STATUS_UNSUPPORTED, "suffix", "unsupported_parameter",
+                         "suffix needs a vocabulary with fill-in-the-middle tokens, which this "
+                         "model's has not: leave it out");
+    int32_t bos = tokenizer_bos(p->params.tokenizer);
+    if (tokenizer_add_bos(p->params.tokenizer) && bos >= 0)
+        tok_ids_push(out, bos);
+    tok_ids_push(out, p->fim[0]);
+    T9_TRY(encode_raw(p, prefix, false, false, out, "prompt", err));
+    tok_ids_push(out, p->fim[1]);
+    T9_TRY(encode_raw(p, r->suffix, false, false, out, "suffix", err));
+    tok_ids_push(out, p->fim[2]);
+    return out->failed ? chat_fail(err, T9_STATUS_INVALID, "prompt", "context_length_exceeded",
+                                   "prompt and suffix are over the limit together")
+                       : T9_STATUS_OK;
+}
+
+static t9_status take_ids(const struct prep *p, const struct chat_prompt *prompt,
+                          struct tok_ids *out, struct chat_error *err)
+{
+    T9_TRY(check_ids(p, prompt, "prompt", err));
+    for (size_t i = 0; i < prompt->n_tokens; i++)
+        tok_ids_push(out, prompt->tokens[i]);
+    return out->failed ? encode_failed(T9_STATUS_TOO_LARGE, out, "prompt", NULL, err)
+                       : T9_STATUS_OK;
+}
+
+t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t i,
+                      struct tok_ids *out, struct chat_error *err)
+{
+    const struct tokenizer *t = p->params.tokenizer;
+    const struct chat_prompt *prompt = &r->prompts[i];
+    tok_ids_init(out, tokens_max(p));
+    if (r->has_suffix && prompt->tokens)
+        return chat_fail(err, T9_STATUS_INVALID, "suffix", "invalid_value",
+                         "suffix goes with prompts that are text, not tokens");
+    if (prompt->tokens)
+        T9_TRY(take_ids(p, prompt, out, err));
+    else if (r->has_suffix)
+        T9_TRY(encode_hole(p, r, prompt->text, out, err));
+    else
+        T9_TRY(encode_raw(p, prompt->text, tokenizer_add_bos(t), true, out, "prompt", err));
+    if (out->n == 0 && tokenizer_bos(t) >= 0)
+        tok_ids_push(out, tokenizer_bos(t));
+    if (out->n == 0)
+        return chat_fail(err, T9_STATUS_INVALID, "prompt", "empty_prompt",
+                         "the prompt is empty, and this vocabulary has no token to begin with");
+    return T9_STATUS_OK;
+}
+
+t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str text,
+                        struct tok_ids *out, struct chat_error *err)
+{
+    tok_ids_init(out, PROMPT_TOKENS_MAX);
+    struct t9_err e = {0};
+    struct tok_span span = {text, !r->no_parse_special, !r->no_parse_special};
+    bool add_bos = r->add_special && tokenizer_add_bos(p->params.tokenizer);
+    if (surely_too_long(p, text.n))
+        return too_many_bytes(p, text.n, "prompt", err);
+    t9_status s = tokenizer_encode(p->params.tokenizer, &span, 1, add_bos, out, &e);
+    return s == T9_STATUS_OK ? s : encode_failed(s, out, "prompt", &e, err);
+}
+
+t9_status prep_detokenize(const struct prep *p, const struct chat_prompt *tokens, bool special,
+                          struct buf *out, struct chat_error *err)
+{
+    struct detok d;
+    T9_TRY(check_ids(p, tokens, "tokens", err));
+    detok_init(&d, tokenizer_vocab(p->params.tokenizer));
+    for (size_t i = 0; i < tokens->n_tokens; i++)
+        detok_push(&d, tokens->tokens[i], out, special);
+    detok_finish(&d, out);
+    return T9_STATUS_OK;
+}
+
+str prep_piece(const struct prep *p, int32_t id)
+{
+    return tokenizer_piece(p->params.tokenizer, id);
+}
+
+int32_t prep_max_length(const struct prep *p)
+{
+    return p->params.engine ? engine_max_length(p->params.engine) : 0;
+}
+
+void prep_note_switches(const struct prep *p, struct chat_request *r)
+{
+    if (r->has_thinking && !p->info.thinking_switch)
+        chat_warn(r, "enable_thinking has no effect: the model's chat template has no such switch");
+    if (r->reasoning_effort.n > 0 && !p->info.effort_switch && !p->info.thinking_switch)
+        chat_warn(r,
+                  "reasoning_effort has no effect: the model's chat template has no such switch");
 }
 
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err)
@@ -291,6 +478,26 @@ static void probe(struct prep *p)
     info->system = head;
     info->later_system = head && later && later_then_user;
     info->user_twice = twice;
+    info->thinking_switch = jinja_mentions(p->tmpl, "enable_thinking");
+    info->effort_switch = jinja_mentions(p->tmpl, "reasoning_effort");
+}
+
+static int32_t find_special(const struct tokenizer *t, const char *text)
+{
+    int32_t id = tokenizer_find(t, str_from(text));
+    tok_type type = vocab_type(tokenizer_vocab(t), id);
+    return type == TOK_TYPE_CONTROL || type == TOK_TYPE_USER_DEFINED ? id : -1;
+}
+
+static void find_fim(struct prep *p)
+{
+    for (size_t i = 0; i < T9_COUNT(fim_names) && !p->info.fill_in_middle; i++) {
+        for (size_t k = 0; k < 3; k++)
+            p->fim[k] = find_special(p->params.tokenizer, fim_names[i][k]);
+        p->info.fill_in_middle = p->fim[0] >= 0 && p->fim[1] >= 0 && p->fim[2] >= 0;
+    }
+    if (!p->info.fill_in_middle)
+        p->fim[0] = p->fim[1] = p->fim[2] = -1;
 }
 
 t9_status prep_new(struct prep **out, const struct prep_params *params, struct t9_err *err)
@@ -300,6 +507,8 @@ t9_status prep_new(struct prep **out, const struct prep_params *params, struct t
     if (!p)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory");
     p->params = *params;
+    if (!(p->params.sampling.top_p > 0))
+        sample_params_init(&p->params.sampling);
     p->tmpl = params->tmpl;
     p->info.present = params->tmpl != NULL;
     if (!p->tmpl && tokenizer_find(params->tokenizer, STR("<|im_start|>")) >= 0 &&
@@ -314,6 +523,7 @@ t9_status prep_new(struct prep **out, const struct prep_params *params, struct t
     }
     if (p->tmpl)
         probe(p);
+    find_fim(p);
     *out = p;
     return T9_STATUS_OK;
 }

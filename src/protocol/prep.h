@@ -31,6 +31,8 @@ struct prep_params {
     bool strict;          /* unknown fields are refused */
     const char *build_id; /* system_fingerprint */
     int64_t now_unix_s;   /* what templates see as now; 0: the clock */
+    /* What holds where a request says nothing; the seed is not used. */
+    struct sample_params sampling;
 };
 
 /* Probes the template. Keeps the pointers in `p`, which outlive it. */
@@ -45,6 +47,9 @@ struct prep_template_info {
     bool system;          /* takes a system message at the head */
     bool later_system;    /* takes one after the first turn */
     bool user_twice;      /* takes two user messages in a row */
+    bool thinking_switch; /* looks at enable_thinking */
+    bool effort_switch;   /* looks at reasoning_effort */
+    bool fill_in_middle;  /* the vocabulary has tokens for a suffix */
 };
 struct prep_template_info prep_info(const struct prep *p);
 
@@ -57,9 +62,28 @@ int32_t prep_retry_after_s(const struct prep *p);
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);
+/* Warns of switches that the template does not have. */
+void prep_note_switches(const struct prep *p, struct chat_request *r);
 /* Renders and tokenises into `out` (initialised here; freed by the caller with tok_ids_deinit
  * whatever comes back). */
 t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
                       struct chat_error *err);
+/* The same for raw prompt number i, with all special tokens recognised; with its suffix in the
+ * order that the vocabulary's fill-in-the-middle tokens ask for. Tokens are taken as they are. */
+t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t i,
+                      struct tok_ids *out, struct chat_error *err);
+/* Only renders: appends the prompt's text. */
+t9_status prep_render(const struct prep *p, const struct chat_request *r, struct buf *out,
+                      struct chat_error *err);
+/* Text to tokens as r's add_special and no_parse_special say; `out` as with prep_tokens. */
+t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str text,
+                        struct tok_ids *out, struct chat_error *err);
+/* Tokens to text; INVALID for an id outside the vocabulary. */
+t9_status prep_detokenize(const struct prep *p, const struct chat_prompt *tokens, bool special,
+                          struct buf *out, struct chat_error *err);
+/* Bytes of a token; empty for an unknown one. */
+str prep_piece(const struct prep *p, int32_t id);
+/* Tokens of one request, prompt and reply; 0 without an engine. */
+int32_t prep_max_length(const struct prep *p);
 
 #endif

@@ -1,51 +1,23 @@
 /*
- * protocol/run.c - see run.h.
+ * protocol/run.c - see run.h. Life, preparing and submitting; reading is in run_read.c.
  *
- * The answer's text is made here and nowhere else, token by token from the request's log, so a
- * stream and a whole reply can't differ. Formatting happens only when the reader asks: a slow
- * client costs its token log and nothing more.
+ * A run is let go of when each of its choices was: the engine makes a last call for each that it
+ * took, and start makes one for those that it did not take, so that one count tells.
  */
 #include "protocol/run.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "engine/engine.h"
-#include "tokenizer/stop.h"
+#include "protocol/run_impl.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define REQUEST_ARENA_MAX ((size_t)96 << 20)
-#define TEXT_PART_BYTES   ((size_t)4096) /* of one TEXT event; a reader behind gets several */
-
-struct chat_run {
-    const struct prep *prep;
-    const struct chat_adapter *adapter;
-    struct chat_run_hooks hooks;
-    struct chat_caller caller;
-
-    struct chat_request request;
-    struct chat_reply reply;
-    struct tok_ids prompt;
-    struct request *engine_request; /* NULL until a start succeeded so far */
-    atomic_bool is_stream;
-    atomic_bool submitted;
-    atomic_uint n_posted;  /* wakes made; engine thread */
-    atomic_bool last_post; /* the one that was counted last is the engine's last */
-    unsigned n_taken;      /* wakes answered; notifier */
-
-    /* the reader's */
-    struct event_cursor cursor;
-    int32_t at, end; /* tokens of the log: turned into text, known to be there */
-    struct detok detok;
-    struct stop_matcher stop;
-    struct buf piece, text;
-    bool begun, stop_hit, flushed, over;
-    struct event last; /* DONE or ERROR once seen */
-};
+#define TEXT_BYTES_MAX    ((size_t)256 << 20) /* of one choice */
 
 /* ---- life ---- */
 
@@ -58,6 +30,11 @@ static t9_status random_bytes(void *p, size_t n, struct t9_err *err)
     if (got != (ssize_t)n)
         return t9_fail(err, T9_STATUS_IO, "the system gave no random numbers");
     return T9_STATUS_OK;
+}
+
+static str piece_of(const void *prep, int32_t id)
+{
+    return prep_piece(prep, id);
 }
 
 t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
@@ -75,62 +52,132 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
     run->hooks = hooks;
     run->caller = *caller;
     chat_request_init(&run->request, REQUEST_ARENA_MAX);
+    run->request.sampling = prep_params_of(prep)->sampling;
     buf_init(&run->piece, (size_t)1 << 20);
-    buf_init(&run->text, (size_t)4 << 20);
+    buf_init(&run->answer, TEXT_BYTES_MAX);
     run->reply.created_s = clock_unix_s();
     run->reply.model = str_from(prep_params_of(prep)->model_name);
     run->reply.build = prep_params_of(prep)->build_id;
     run->reply.request = &run->request;
+    run->reply.piece = piece_of;
+    run->reply.piece_ctx = prep;
     (void)snprintf(run->reply.id, sizeof run->reply.id, "%.14s%016llx%08llx", adapter->id_prefix,
                    (unsigned long long)id[0], (unsigned long long)(id[1] & 0xffffffffu));
     *out = run;
     return T9_STATUS_OK;
 }
 
+static void choice_deinit(struct run_choice *c)
+{
+    request_free(c->request);
+    stop_deinit(&c->stop);
+    buf_deinit(&c->text);
+    buf_deinit(&c->starts);
+    buf_deinit(&c->echo);
+    buf_deinit(&c->echo_starts);
+    buf_deinit(&c->whole);
+}
+
 void chat_run_free(struct chat_run *run)
 {
     if (!run)
         return;
-    request_free(run->engine_request);
-    tok_ids_deinit(&run->prompt);
-    stop_deinit(&run->stop);
+    for (size_t i = 0; i < run->n_choices; i++)
+        choice_deinit(&run->choices[i]);
+    for (size_t i = 0; i < run->n_prompts; i++)
+        tok_ids_deinit(&run->prompts[i]);
+    mem_free(run->choices);
+    mem_free(run->prompts);
     buf_deinit(&run->piece);
-    buf_deinit(&run->text);
+    buf_deinit(&run->answer);
     chat_request_deinit(&run->request);
     mem_free(run);
 }
 
-/* ---- start ---- */
+/* ---- prompts ---- */
 
-static void on_engine(void *ctx, struct request *r)
+static const char *prompt_field(const struct chat_run *run)
 {
-    struct chat_run *run = ctx;
+    return run->request.n_prompts ? "prompt" : "messages";
+}
+
+static bool is_gone(const struct chat_run *run)
+{
+    return run->hooks.gone && atomic_load(run->hooks.gone);
+}
+
+static t9_status gone(struct chat_error *err)
+{
+    return chat_fail(err, T9_STATUS_CANCELLED, NULL, NULL, "the client has gone");
+}
+
+static t9_status make_prompts(struct chat_run *run, struct chat_error *err)
+{
+    struct chat_request *q = &run->request;
+    size_t n = q->n_prompts ? q->n_prompts : 1;
+    if (n * (size_t)q->n > CHAT_CHOICES_MAX)
+        return chat_fail(err, T9_STATUS_INVALID, q->n > 1 ? "n" : "prompt", "invalid_value",
+                         "%zu prompts with n = %d are %zu answers, and one request may ask for %d",
+                         n, q->n, n * (size_t)q->n, CHAT_CHOICES_MAX);
+    run->prompts = mem_calloc(n, sizeof *run->prompts);
+    if (!run->prompts)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for %zu prompts", n);
+    run->n_prompts = n;
+    for (size_t i = 0; i < n; i++) {
+        if (is_gone(run))
+            return gone(err);
+        T9_TRY(q->n_prompts ? prep_prompt(run->prep, q, i, &run->prompts[i], err)
+                            : prep_tokens(run->prep, q, &run->prompts[i], err));
+    }
+    run->reply.prompt_ids = run->prompts[0].p;
+    run->reply.n_prompt_ids = run->prompts[0].n;
+    return T9_STATUS_OK;
+}
+
+/* ---- submitting ---- */
+
+/* One more wake is under way, which tells of n choices that are let go of. */
+static void wake(struct chat_run *run, unsigned n_ended)
+{
     atomic_fetch_add(&run->n_posted, 1);
-    if (atomic_load(&r->finish) != FINISH_REASON_NONE)
-        atomic_store(&run->last_post, true);
+    if (n_ended)
+        atomic_fetch_add(&run->n_ended, n_ended);
     run->hooks.wake(run->hooks.ctx);
 }
 
+static void on_engine(void *ctx, struct request *r)
+{
+    struct run_choice *c = ctx;
+    wake(c->run, atomic_load(&r->finish) != FINISH_REASON_NONE);
+}
+
 /* How many tokens may be generated: what was asked, clamped to what fits. */
-static t9_status choose_max_tokens(struct chat_run *run, int32_t *out, struct chat_error *err)
+static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_t *out,
+                                   struct chat_error *err)
 {
     struct engine *engine = prep_params_of(run->prep)->engine;
     struct chat_request *q = &run->request;
-    int32_t room = engine_max_tokens(engine, (int32_t)run->prompt.n);
+    int32_t room = engine_max_tokens(engine, (int32_t)n_prompt);
     if (room <= 0)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded",
+        return chat_fail(err, T9_STATUS_INVALID, prompt_field(run), "context_length_exceeded",
                          "the prompt has %zu tokens, and prompt and reply together may have %d: "
                          "shorten the conversation, or raise --max-length where the model's own "
                          "limit allows it",
-                         run->prompt.n, engine_max_length(engine));
+                         n_prompt, engine_max_length(engine));
     if (q->max_tokens > room)
         chat_warn(q,
                   "max_tokens %lld was lowered to %d, which is what fits beside a prompt of %zu "
                   "tokens",
-                  (long long)q->max_tokens, room, run->prompt.n);
+                  (long long)q->max_tokens, room, n_prompt);
     /* Nobody reserves memory for what may never be written, so that all the rest is a fair default.
      */
     *out = q->max_tokens == 0 || q->max_tokens > room ? room : (int32_t)q->max_tokens;
+    if (q->no_reply)
+        *out = 1; /* the engine computes a prompt to its end only for a token after it */
+    if (q->min_tokens > *out && !q->no_reply)
+        return chat_fail(err, T9_STATUS_INVALID, "min_tokens", "invalid_value",
+                         "min_tokens is %d, and at most %d tokens can be generated", q->min_tokens,
+                         *out);
     return T9_STATUS_OK;
 }
 
@@ -158,11 +205,76 @@ static void set_queueing(const struct chat_run *run, struct request *r)
         r->deadline_ns = c->received_ns + (uint64_t)timeout_ms * 1000000;
 }
 
-static t9_status refused(t9_status s, const char *msg, struct chat_error *err)
+static t9_status make_request(struct chat_run *run, struct run_choice *c, struct chat_error *err)
+{
+    struct t9_err e = {0};
+    const struct chat_request *q = &run->request;
+    const struct tok_ids *prompt = &run->prompts[c->prompt];
+    int32_t max_tokens = 0;
+    T9_TRY(choose_max_tokens(run, prompt->n, &max_tokens, err));
+    t9_status s = request_new(&c->request, max_tokens, &e);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+    struct request *r = c->request;
+    r->prompt = prompt->p;
+    r->n_prompt = (int32_t)prompt->n;
+    r->sampling = q->sampling;
+    r->choice = (uint32_t)(c->index % q->n);
+    r->ignore_eos = q->ignore_eos;
+    r->min_tokens = q->no_reply ? 0 : q->min_tokens;
+    r->stop_tokens = q->stop_tokens;
+    r->n_stop_tokens = q->n_stop_tokens;
+    r->notify = on_engine;
+    r->notify_ctx = c;
+    set_queueing(run, r);
+    atomic_store(&r->clocks.received, run->caller.received_ns);
+    atomic_store(&r->clocks.parsed, clock_now_ns());
+    if (q->logprobs && (s = request_want_logprobs(r, q->n_top, q->echo, &e)) != T9_STATUS_OK)
+        return chat_fail(err, s, "logprobs", NULL, "%s", e.msg);
+    return T9_STATUS_OK;
+}
+
+static void choice_init(struct run_choice *c, struct chat_run *run, size_t index)
+{
+    const struct chat_request *q = &run->request;
+    c->run = run;
+    c->index = (int32_t)index;
+    c->prompt = c->index / q->n;
+    detok_init(&c->detok, tokenizer_vocab(prep_params_of(run->prep)->tokenizer));
+    stop_init(&c->stop, q->stops, q->n_stops);
+    buf_init(&c->text, (size_t)4 << 20);
+    buf_init(&c->starts, TEXT_BYTES_MAX);
+    buf_init(&c->echo, TEXT_BYTES_MAX);
+    buf_init(&c->echo_starts, TEXT_BYTES_MAX);
+    buf_init(&c->whole, TEXT_BYTES_MAX);
+}
+
+static t9_status make_choices(struct chat_run *run, struct chat_error *err)
+{
+    struct t9_err e = {0};
+    size_t n = run->n_prompts * (size_t)run->request.n;
+    t9_status s = choose_seed(run, &e);
+    if (s == T9_STATUS_OK)
+        s = sample_params_check(&run->request.sampling, &e);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+    run->choices = mem_calloc(n, sizeof *run->choices);
+    if (!run->choices)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for %zu answers", n);
+    run->n_choices = n;
+    for (size_t i = 0; i < n; i++)
+        choice_init(&run->choices[i], run, i);
+    for (size_t i = 0; i < n; i++)
+        T9_TRY(make_request(run, &run->choices[i], err));
+    return T9_STATUS_OK;
+}
+
+static t9_status refused(const struct chat_run *run, t9_status s, const char *msg,
+                         struct chat_error *err)
 {
     if (s == T9_STATUS_AGAIN)
         return chat_fail_limit(err, msg);
-    return chat_fail(err, s, s == T9_STATUS_INVALID ? "messages" : NULL,
+    return chat_fail(err, s, s == T9_STATUS_INVALID ? prompt_field(run) : NULL,
                      s == T9_STATUS_INVALID ? "context_length_exceeded"
                      : s == T9_STATUS_BUSY  ? "server_busy"
                                             : NULL,
@@ -172,56 +284,50 @@ static t9_status refused(t9_status s, const char *msg, struct chat_error *err)
 static t9_status submit(struct chat_run *run, struct chat_error *err)
 {
     struct t9_err e = {0};
-    int32_t max_tokens = 0;
-    T9_TRY(choose_max_tokens(run, &max_tokens, err));
-    t9_status s = choose_seed(run, &e);
-    if (s == T9_STATUS_OK)
-        s = sample_params_check(&run->request.sampling, &e);
-    if (s == T9_STATUS_OK)
-        s = request_new(&run->engine_request, max_tokens, &e);
-    if (s != T9_STATUS_OK)
-        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
-
-    struct request *r = run->engine_request;
-    r->prompt = run->prompt.p;
-    r->n_prompt = (int32_t)run->prompt.n;
-    r->sampling = run->request.sampling;
-    r->ignore_eos = run->request.ignore_eos;
-    r->notify = on_engine;
-    r->notify_ctx = run;
-    set_queueing(run, r);
-    atomic_store(&r->clocks.received, run->caller.received_ns);
-    atomic_store(&r->clocks.parsed, clock_now_ns());
-    s = engine_submit(prep_params_of(run->prep)->engine, r, &e);
-    if (s != T9_STATUS_OK)
-        return refused(s, e.msg, err);
-    atomic_store(&run->submitted, true);
+    struct engine *engine = prep_params_of(run->prep)->engine;
+    atomic_store(&run->n_parts, (unsigned)run->n_choices);
+    for (size_t i = 0; i < run->n_choices; i++) {
+        t9_status s = engine_submit(engine, run->choices[i].request, &e);
+        if (s == T9_STATUS_OK) {
+            atomic_store(&run->submitted, true);
+            continue;
+        }
+        if (i == 0)
+            return refused(run, s, e.msg, err);
+        (void)refused(run, s, e.msg, &run->submit_error);
+        atomic_store(&run->submit_failed, true);
+        for (size_t k = 0; k < i; k++)
+            engine_cancel(engine, run->choices[k].request);
+        wake(run, (unsigned)(run->n_choices - i));
+        break;
+    }
     return T9_STATUS_OK;
 }
 
-static bool is_gone(const struct chat_run *run)
-{
-    return run->hooks.gone && atomic_load(run->hooks.gone);
-}
+/* ---- start ---- */
 
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
 {
     struct chat_request *q = &run->request;
-    if (is_gone(run))
-        goto gone;
     T9_TRY(run->adapter->parse(body, prep_params_of(run->prep)->strict, q, err));
     atomic_store(&run->is_stream, q->stream);
     T9_TRY(prep_check_model(run->prep, q, err));
+    prep_note_switches(run->prep, q);
     if (is_gone(run))
-        goto gone;
-    T9_TRY(prep_tokens(run->prep, q, &run->prompt, err));
-    detok_init(&run->detok, tokenizer_vocab(prep_params_of(run->prep)->tokenizer));
-    stop_init(&run->stop, q->stops, q->n_stops);
+        return gone(err);
+    if (run->adapter->answer) {
+        T9_TRY(run->adapter->answer(run->prep, q, &run->answer, err));
+        if (run->answer.failed)
+            return chat_fail(err, T9_STATUS_TOO_LARGE, NULL, NULL, "the answer is too large");
+        atomic_store(&run->n_parts, 1);
+        wake(run, 1);
+        return T9_STATUS_OK;
+    }
+    T9_TRY(make_prompts(run, err));
+    T9_TRY(make_choices(run, err));
     if (is_gone(run))
-        goto gone;
+        return gone(err);
     return submit(run, err);
-gone:
-    return chat_fail(err, T9_STATUS_CANCELLED, NULL, NULL, "the client has gone");
 }
 
 bool chat_run_is_stream(const struct chat_run *run)
@@ -232,196 +338,22 @@ bool chat_run_is_stream(const struct chat_run *run)
 bool chat_run_notified(struct chat_run *run)
 {
     /* Cleared before anything is read: what the engine adds from now on makes a new wake. */
-    atomic_store(&run->engine_request->notified, false);
+    for (size_t i = 0; i < run->n_choices; i++)
+        atomic_store(&run->choices[i].request->notified, false);
     run->n_taken++;
-    /* Wakes arrive in the order in which they were made, so the last one is the n_posted-th. */
-    return atomic_load(&run->last_post) && run->n_taken == atomic_load(&run->n_posted);
+    /* Each wake is counted before it is made, and before its choice counts as ended: when all have
+     * ended, no more are to come. */
+    return atomic_load(&run->n_ended) == atomic_load(&run->n_parts) &&
+           run->n_taken == atomic_load(&run->n_posted);
 }
 
 void chat_run_cancel(struct chat_run *run)
 {
-    if (atomic_load(&run->submitted) &&
-        atomic_load(&run->engine_request->finish) == FINISH_REASON_NONE)
-        engine_cancel(prep_params_of(run->prep)->engine, run->engine_request);
-}
-
-/* ---- reading ---- */
-
-bool chat_run_wants_tokens(const struct chat_run *run)
-{
-    return run->request.n_stops > 0;
-}
-
-bool chat_run_is_over(const struct chat_run *run)
-{
-    return atomic_load(&run->engine_request->finish) != FINISH_REASON_NONE;
-}
-
-bool chat_run_in_timed_queue(const struct chat_run *run)
-{
-    const struct request *r = run->engine_request;
-    return r->deadline_ns && atomic_load(&r->clocks.admitted) == 0 &&
-           atomic_load(&r->finish) == FINISH_REASON_NONE;
-}
-
-bool chat_run_failed_early(const struct chat_run *run)
-{
-    const struct request *r = run->engine_request;
-    return atomic_load(&r->finish) == FINISH_REASON_ERROR && atomic_load(&r->n_tokens) == 0;
-}
-
-static double span_ms(uint64_t from_ns, uint64_t to_ns)
-{
-    return from_ns && to_ns > from_ns ? (double)(to_ns - from_ns) / 1e6 : 0;
-}
-
-static struct chat_timings timings_of(struct chat_run *run)
-{
-    struct req_clocks *c = &run->engine_request->clocks;
-    struct chat_timings t = {0};
-    uint64_t admitted = atomic_load(&c->admitted), first = atomic_load(&c->first_token);
-    uint64_t queued = atomic_load(&c->queued), last = atomic_load(&c->last_token);
-    uint64_t received = run->caller.received_ns;
-    int32_t computed = run->engine_request->n_prompt - atomic_load(&run->engine_request->n_cached);
-    t.parse_ms = span_ms(received, atomic_load(&c->parsed));
-    t.prefix_wait_ms = (double)atomic_load(&c->prefix_ns) / 1e6;
-    t.queue_ms = fmax(0, span_ms(queued, admitted) - t.prefix_wait_ms);
-    t.preempted_ms = (double)atomic_load(&c->preempted_ns) / 1e6;
-    t.n_preempted = atomic_load(&run->engine_request->n_preempted);
-    t.first_token_ms = span_ms(received, first);
-    t.first_byte_ms = span_ms(received, atomic_load(&c->first_byte));
-    t.last_token_ms = span_ms(received, last);
-    t.prefill_ms = span_ms(admitted, first);
-    t.decode_ms = span_ms(first, last);
-    if (t.prefill_ms > 0)
-        t.prompt_per_s = computed * 1e3 / t.prefill_ms;
-    /* The first token belongs to the prefill. */
-    if (t.decode_ms > 0 && run->at > 1)
-        t.decode_per_s = (run->at - 1) * 1e3 / t.decode_ms;
-    return t;
-}
-
-static struct chat_event end_event(struct chat_run *run, finish_reason reason)
-{
-    struct chat_event ev = {.kind = CHAT_EVENT_END, .finish = reason};
-    ev.usage = (struct chat_usage){run->engine_request->n_prompt,
-                                   atomic_load(&run->engine_request->n_cached), run->at};
-    ev.timings = timings_of(run);
-    run->over = true;
-    return ev;
-}
-
-static struct chat_event error_event(struct chat_run *run, t9_status status, const char *msg)
-{
-    struct chat_event ev = {.kind = CHAT_EVENT_ERROR};
-    (void)chat_fail(&ev.error, status, NULL, status == T9_STATUS_AGAIN ? "queue_timeout" : NULL,
-                    "%s", msg);
-    run->over = true;
-    return ev;
-}
-
-/* Turns tokens into text until a part is full, the log is used up, or a stop string ended it. */
-static void take_tokens(struct chat_run *run)
-{
-    const int32_t *tokens = run->engine_request->tokens;
-    while (run->at < run->end && run->text.n < TEXT_PART_BYTES && !run->stop_hit) {
-        buf_clear(&run->piece);
-        detok_push(&run->detok, tokens[run->at++], &run->piece, false);
-        run->stop_hit = stop_push(&run->stop, buf_str(&run->piece), &run->text);
-        run->text.failed |= run->piece.failed || run->stop.held.failed;
-    }
-}
-
-/* The text that was held back for a whole character or a possible stop string. */
-static void flush_text(struct chat_run *run)
-{
-    run->flushed = true;
-    if (run->stop_hit)
-        return;
-    buf_clear(&run->piece);
-    detok_finish(&run->detok, &run->piece);
-    run->stop_hit = stop_push(&run->stop, buf_str(&run->piece), &run->text);
-    if (!run->stop_hit)
-        stop_finish(&run->stop, &run->text);
-}
-
-static struct chat_event last_event(struct chat_run *run)
-{
-    if (run->stop_hit)
-        return end_event(run, FINISH_REASON_STOP);
-    if (run->last.kind == EVENT_ERROR)
-        return error_event(run, run->last.error.code, run->last.error.msg);
-    if (run->last.reason == FINISH_REASON_CANCELLED)
-        return error_event(run, T9_STATUS_BUSY, "the answer broke off: the server is stopping");
-    return end_event(run, run->last.reason);
-}
-
-struct chat_event chat_run_next(struct chat_run *run)
-{
-    struct chat_event none = {0};
-    if (run->over)
-        return none;
-    if (!run->begun) {
-        run->begun = true;
-        return (struct chat_event){.kind = CHAT_EVENT_BEGIN};
-    }
-    buf_clear(&run->text);
-    for (;;) {
-        take_tokens(run);
-        bool used_up = run->at == run->end || run->stop_hit;
-        if (used_up && !run->flushed && (run->stop_hit || run->last.kind != EVENT_NONE)) {
-            if (run->stop_hit)
-                chat_run_cancel(run);
-            flush_text(run);
-        }
-        if (run->text.failed)
-            return error_event(run, T9_STATUS_NOMEM, "no memory for the text of the answer");
-        if (run->text.n)
-            return (struct chat_event){.kind = CHAT_EVENT_TEXT, .text = buf_str(&run->text)};
-        if (run->flushed)
-            return last_event(run);
-        struct event ev = request_next(run->engine_request, &run->cursor);
-        if (ev.kind == EVENT_NONE)
-            return none;
-        if (ev.kind == EVENT_TOKENS)
-            run->end = ev.to;
-        if (ev.kind == EVENT_DONE || ev.kind == EVENT_ERROR)
-            run->last = ev;
-    }
-}
-
-void chat_run_write(const struct chat_run *run, const struct chat_event *ev, struct buf *out)
-{
-    run->adapter->stream(&run->reply, ev, out);
-}
-
-void chat_run_write_whole(const struct chat_run *run, str text, const struct chat_event *end,
-                          struct buf *out)
-{
-    run->adapter->whole(&run->reply, text, end, out);
-}
-
-struct chat_run_times chat_run_times(const struct chat_run *run)
-{
-    struct chat_run_times t = {.finish = "none"};
-    if (!atomic_load(&run->submitted))
-        return t;
-    t.n_prompt = run->engine_request->n_prompt;
-    t.n_cached = atomic_load(&run->engine_request->n_cached);
-    t.n_completion = run->at;
-    t.timings = timings_of((struct chat_run *)(uintptr_t)run);
-    t.finish = run->stop_hit
-                   ? "stop"
-                   : finish_reason_name((finish_reason)atomic_load(&run->engine_request->finish));
-    return t;
-}
-
-void chat_run_mark_byte(struct chat_run *run, uint64_t now_ns)
-{
     if (!atomic_load(&run->submitted))
         return;
-    struct req_clocks *c = &run->engine_request->clocks;
-    if (atomic_load(&c->first_byte) == 0)
-        atomic_store(&c->first_byte, now_ns);
-    atomic_store(&c->last_byte, now_ns);
+    for (size_t i = 0; i < run->n_choices; i++) {
+        struct request *r = run->choices[i].request;
+        if (atomic_load(&r->finish) == FINISH_REASON_NONE)
+            engine_cancel(prep_params_of(run->prep)->engine, r);
+    }
 }

@@ -1,6 +1,6 @@
 /*
- * protocol/run.h - one chat request from its body to its last event, for any protocol: parse,
- * prepare, submit, read, stop strings, cancel.
+ * protocol/run.h - one client request from its body to its last event, for any protocol: parse,
+ * prepare, submit one engine request for each choice, read, stop strings, cancel.
  *
  * Threads: chat_run_start on a prep thread; then chat_run_next and the writers on one thread at a
  * time; chat_run_cancel and chat_run_notified on any. The caller's locks give the order between
@@ -15,8 +15,8 @@
 struct chat_run;
 
 struct chat_run_hooks {
-    /* Called on the engine thread when something is new: must not block, allocate or take a lock.
-     * Answer it with chat_run_notified on another thread. */
+    /* Called on the engine thread or within start when something is new: must not block, allocate
+     * or take a lock. Answer it with chat_run_notified on another thread. */
     void (*wake)(void *ctx);
     void *ctx;
     const atomic_bool *gone; /* nobody waits any more; looked at between the stages of start */
@@ -29,7 +29,9 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
  * true. */
 void chat_run_free(struct chat_run *run);
 
-/* Parses, renders, tokenises and submits. CANCELLED when `gone` was set. */
+/* Parses, renders, tokenises and submits; an adapter that needs no engine answers here. CANCELLED
+ * when `gone` was set. When the engine takes some of the choices only, that is told as the run's
+ * first event. */
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err);
 /* Any thread, also while start runs: whether the client asked for a stream; false until parsed. */
 bool chat_run_is_stream(const struct chat_run *run);
@@ -52,9 +54,10 @@ bool chat_run_in_timed_queue(const struct chat_run *run);
 /* Whether it failed without a token: its error can be told as the reply's status. */
 bool chat_run_failed_early(const struct chat_run *run);
 
-/* Formats an event of a stream, or the whole reply. */
+/* Formats an event of a stream. */
 void chat_run_write(const struct chat_run *run, const struct chat_event *ev, struct buf *out);
-void chat_run_write_whole(const struct chat_run *run, str text, const struct chat_event *end,
+/* Formats the whole reply of a run that is not a stream, once its END was read. */
+void chat_run_write_whole(const struct chat_run *run, const struct chat_event *end,
                           struct buf *out);
 
 /* Phase clocks for the access log; zeroes before the start. */

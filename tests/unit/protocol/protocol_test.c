@@ -11,6 +11,7 @@
 #include "base/utf8.h"
 #include "protocol/caller.h"
 #include "protocol/divergence.h"
+#include "protocol/endpoints.h"
 #include "protocol/history.h"
 #include "protocol/models.h"
 #include "protocol/openai_chat.h"
@@ -25,62 +26,201 @@ static t9_status parse(const char *json, struct chat_request *r, struct chat_err
     return openai_chat_adapter.parse(str_from(json), false, r, e);
 }
 
+/* What a request of each kind must have beside the field in question. */
+static const char *frame_of(const struct chat_adapter *a, const char *field)
+{
+    bool chat = strcmp(a->name, "openai_chat") == 0 || strcmp(a->name, "apply_template") == 0;
+    if (strcmp(a->name, "detokenize") == 0)
+        return strcmp(field, "tokens") == 0 ? "" : "\"tokens\":[1],";
+    if (strcmp(field, "messages") == 0 || strcmp(field, "content") == 0)
+        return "";
+    if (strcmp(field, "top_logprobs") == 0)
+        return "\"messages\":[" USER "],\"logprobs\":true,";
+    if (chat)
+        return "\"messages\":[" USER "],";
+    return strcmp(field, "prompt") == 0 ? "" : "\"prompt\":\"hi\",\"echo\":false,";
+}
+
+static t9_status parse_one(const struct chat_adapter *a, const char *name, const char *value,
+                           struct chat_request *r, struct chat_error *e)
+{
+    char json[512];
+    bool tokenize = strcmp(a->name, "tokenize") == 0;
+    const char *frame = tokenize && strcmp(name, "prompt") != 0 && strcmp(name, "content") != 0 &&
+                                strcmp(name, "messages") != 0
+                            ? "\"prompt\":\"hi\","
+                            : frame_of(a, name);
+    snprintf(json, sizeof json, "{%s\"%s\":%s}", frame, name, value);
+    memset(e, 0, sizeof *e);
+    chat_request_init(r, 1 << 20);
+    return a->parse(str_from(json), false, r, e);
+}
+
 static t9_status parse_field(const char *name, const char *value, struct chat_request *r,
                              struct chat_error *e)
 {
-    char json[512];
-    snprintf(json, sizeof json, "{\"messages\":[" USER "],\"%s\":%s}", name, value);
-    return parse(json, r, e);
+    return parse_one(&openai_chat_adapter, name, value, r, e);
 }
 
-/* Values that each class of field must take or refuse. */
-static void test_table(void **state)
+/* A value of each honoured field that is right; a test fails for a row without one. */
+static const char *right_value(const char *name)
+{
+    static const char *const values[][2] = {
+        {"model", "\"m\""},
+        {"messages", "[" USER "]"},
+        {"prompt", "\"x\""},
+        {"content", "\"x\""},
+        {"tokens", "[1,2]"},
+        {"suffix", "\"x\""},
+        {"max_tokens", "5"},
+        {"max_completion_tokens", "5"},
+        {"temperature", "0.5"},
+        {"top_p", "0.5"},
+        {"top_k", "5"},
+        {"min_p", "0.5"},
+        {"presence_penalty", "-0.5"},
+        {"frequency_penalty", "0.5"},
+        {"repetition_penalty", "1.5"},
+        {"repeat_penalty", "1.5"},
+        {"logit_bias", "{\"5\":-100,\"7\":1.5}"},
+        {"seed", "5"},
+        {"stop", "[\"a\",\"b\"]"},
+        {"stop_token_ids", "[5,6]"},
+        {"min_tokens", "5"},
+        {"ignore_eos", "true"},
+        {"n", "3"},
+        {"stream", "true"},
+        {"stream_options", "{\"include_usage\":true}"},
+        {"return_token_ids", "true"},
+        {"timings", "true"},
+        {"priority", "-5"},
+        {"queue_timeout_ms", "5"},
+        {"top_logprobs", "5"},
+        {"chat_template_kwargs", "{\"a\":1}"},
+        {"enable_thinking", "true"},
+        {"reasoning_effort", "\"low\""},
+        {"echo", "true"},
+        {"add_special_tokens", "false"},
+        {"add_special", "false"},
+        {"parse_special", "false"},
+        {"return_token_strs", "true"},
+        {"with_pieces", "true"},
+        {"skip_special_tokens", "true"},
+    };
+    for (size_t i = 0; i < T9_COUNT(values); i++) {
+        if (strcmp(values[i][0], name) == 0)
+            return values[i][1];
+    }
+    return NULL;
+}
+
+/* Everything of a request that a field may set, without addresses. */
+static void fingerprint(const struct chat_request *r, struct buf *b)
+{
+    const struct sample_params *p = &r->sampling;
+    buf_clear(b);
+    buf_printf(b, "%.9g %.9g %.9g %d %llu %.9g %.9g %.9g %d|", (double)p->temperature,
+               (double)p->top_p, (double)p->min_p, p->top_k, (unsigned long long)p->seed,
+               (double)p->presence_penalty, (double)p->frequency_penalty,
+               (double)p->repetition_penalty, p->n_bias);
+    for (int32_t i = 0; i < p->n_bias; i++)
+        buf_printf(b, "%d:%g ", p->bias[i].id, (double)p->bias[i].bias);
+    buf_printf(b, "|%zu %zu %zu " STR_FMT " " STR_FMT " " STR_FMT "|", r->n_messages, r->n_prompts,
+               r->n_stops, STR_ARG(r->model), STR_ARG(r->reasoning_effort), STR_ARG(r->suffix));
+    if (r->n_prompts)
+        buf_printf(b, STR_FMT " %zu|", STR_ARG(r->prompts[0].text), r->prompts[0].n_tokens);
+    buf_printf(b, "%lld %d %d %d %d %d %d|", (long long)r->max_tokens, r->n, r->min_tokens,
+               r->n_stop_tokens, r->n_top, r->priority, (int)r->queue_timeout_ms);
+    const bool flags[] = {r->has_seed,
+                          r->ignore_eos,
+                          r->logprobs,
+                          r->token_ids,
+                          r->stream,
+                          r->timings,
+                          r->include_usage,
+                          r->has_thinking,
+                          r->has_suffix,
+                          r->echo,
+                          r->no_reply,
+                          r->add_special,
+                          r->with_pieces,
+                          r->thinking,
+                          r->no_parse_special,
+                          r->hide_special,
+                          r->template_kwargs != NULL};
+    for (size_t i = 0; i < T9_COUNT(flags); i++)
+        buf_putc(b, flags[i] ? '1' : '0');
+    buf_putc(b, 0);
+}
+
+/* Values that each class of field must take or refuse; and what is honoured is so indeed: its value
+ * changes the request. */
+static void check_row(const struct chat_adapter *a, const struct policy_field *f)
 {
     static const char *const odd[] = {"true", "17", "\"x\"", "[1]", "{\"a\":1}"};
     struct chat_request r;
     struct chat_error e;
-    (void)state;
-    for (size_t i = 0; i < openai_chat_n_fields; i++) {
-        const struct policy_field *f = &openai_chat_fields[i];
-        assert_true(f->note && *f->note);
-        assert_int_equal(f->parse != NULL, f->cls == POLICY_HONOURED || f->cls == POLICY_CLAMPED);
-        for (size_t k = 0; k < i; k++)
-            assert_string_not_equal(f->name, openai_chat_fields[k].name);
-        size_t n_ok = 0;
-        for (size_t k = 0; k < T9_COUNT(odd); k++) {
-            t9_status s = parse_field(f->name, odd[k], &r, &e);
-            n_ok += s == T9_STATUS_OK;
-            if (s != T9_STATUS_OK) {
-                assert_int_equal(t9_status_http(s), 400);
-                assert_non_null(strstr(e.err.msg, f->name));
-                assert_int_equal(strncmp(e.param, f->name, strlen(f->name)), 0);
-            }
-            assert_int_equal(r.n_warnings, 0);
-            chat_request_deinit(&r);
+    assert_true(f->note && *f->note);
+    bool read = f->cls == POLICY_HONOURED || f->cls == POLICY_CLAMPED;
+    assert_int_equal(f->parse != NULL, read);
+    size_t n_ok = 0;
+    for (size_t k = 0; k < T9_COUNT(odd); k++) {
+        t9_status s = parse_one(a, f->name, odd[k], &r, &e);
+        n_ok += s == T9_STATUS_OK;
+        if (s != T9_STATUS_OK) {
+            assert_int_equal(t9_status_http(s), 400);
+            assert_non_null(strstr(e.err.msg, f->name));
+            assert_int_equal(strncmp(e.param, f->name, strlen(f->name)), 0);
         }
-        /* No effect takes all, refused takes none of these, the others know their type. */
-        if (f->cls == POLICY_NO_EFFECT)
-            assert_int_equal(n_ok, T9_COUNT(odd));
-        else if (f->cls == POLICY_REFUSED)
-            assert_int_equal(n_ok, 0);
-        else
-            assert_true(n_ok < T9_COUNT(odd));
-        /* null is absent. */
-        t9_status s = parse_field(f->name, "null", &r, &e);
-        assert_int_equal(s, T9_STATUS_OK);
+        assert_int_equal(r.n_warnings, 0);
         chat_request_deinit(&r);
+    }
+    /* No effect takes all, refused takes none of these, the others know their type. */
+    if (f->cls == POLICY_NO_EFFECT)
+        assert_int_equal(n_ok, T9_COUNT(odd));
+    else if (f->cls == POLICY_REFUSED)
+        assert_int_equal(n_ok, 0);
+    else
+        assert_true(n_ok < T9_COUNT(odd));
+    if (!read)
+        return;
+    struct buf with, without;
+    buf_init(&with, 1 << 16);
+    buf_init(&without, 1 << 16);
+    const char *value = strcmp(f->name, "logprobs") != 0 ? right_value(f->name)
+                        : f->parse == policy_bool        ? "true"
+                                                         : "5";
+    if (!value)
+        fail_msg("%s: no right value of %s to test it with", a->name, f->name);
+    if (parse_one(a, f->name, value, &r, &e) != T9_STATUS_OK)
+        fail_msg("%s %s: %s", a->name, f->name, e.err.msg);
+    fingerprint(&r, &with);
+    chat_request_deinit(&r);
+    (void)parse_one(a, f->name, "null", &r, &e); /* null is absent */
+    fingerprint(&r, &without);
+    chat_request_deinit(&r);
+    assert_string_not_equal(with.p, without.p);
+    buf_deinit(&with);
+    buf_deinit(&without);
+}
+
+static void test_tables(void **state)
+{
+    (void)state;
+    assert_int_equal(n_endpoints, 5);
+    for (size_t a = 0; a < n_endpoints; a++) {
+        for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
+            for (size_t k = 0; k < i; k++)
+                assert_string_not_equal(endpoints[a]->fields[i].name, endpoints[a]->fields[k].name);
+            check_row(endpoints[a], &endpoints[a]->fields[i]);
+        }
     }
 }
 
 static void test_neutral_values(void **state)
 {
     static const char *const fine[][2] = {
-        {"n", "1"},
         {"tools", "[]"},
-        {"logprobs", "false"},
-        {"logit_bias", "{}"},
-        {"presence_penalty", "0"},
-        {"frequency_penalty", "0.0"},
         {"store", "false"},
         {"response_format", "{\"type\":\"text\"}"},
         {"tool_choice", "\"auto\""},
@@ -354,6 +494,7 @@ static void test_run_stop(void **state)
                      T9_STATUS_OK);
     buf_init(&got, 1 << 16);
     struct chat_event ev = {0};
+    finish_reason finish = FINISH_REASON_NONE;
     bool let_go = false;
     int taken = 0;
     while (!let_go || ev.kind != CHAT_EVENT_END) {
@@ -364,9 +505,11 @@ static void test_run_stop(void **state)
         ev = chat_run_next(run);
         if (ev.kind == CHAT_EVENT_TEXT)
             buf_puts_str(&got, ev.text);
+        if (ev.kind == CHAT_EVENT_FINISH)
+            finish = ev.finish;
         assert_int_not_equal(ev.kind, CHAT_EVENT_ERROR);
     }
-    assert_int_equal(ev.finish, FINISH_REASON_STOP);
+    assert_int_equal(finish, FINISH_REASON_STOP);
     assert_int_equal(ev.usage.n_completion, strlen("one two three"));
     assert_true(str_eqz(buf_str(&got), "one two"));
     assert_int_equal(scripted_engine_cancels(engine), 1);
@@ -389,6 +532,43 @@ static void test_divergence_text(void **state)
     buf_putc(&b, 0);
     assert_non_null(strstr(b.p, "cached \"a\\n\\\"<|im_end|>\", asked for \""));
     assert_null(strchr(b.p, '\n'));
+    buf_deinit(&b);
+}
+
+/* The description parses, has every row that is not refused, and refers to nothing unknown. */
+static void test_openapi(void **state)
+{
+    struct buf b;
+    yyjson_doc *doc = NULL;
+    (void)state;
+    buf_init(&b, 1 << 20);
+    openapi_write("1", &b);
+    assert_int_equal(json_parse(&doc, buf_str(&b), JSON_LIMITS_REQUEST, NULL), T9_STATUS_OK);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    yyjson_val *schemas = json_get(json_get(root, "components"), "schemas");
+    for (size_t a = 0; a < n_endpoints; a++) {
+        yyjson_val *post = json_get(json_get(json_get(root, "paths"), endpoints[a]->path), "post");
+        yyjson_val *schema = json_get(
+            json_get(json_get(json_get(post, "requestBody"), "content"), "application/json"),
+            "schema");
+        yyjson_val *properties = json_get(schema, "properties");
+        yyjson_val *refused = json_get(schema, "x-tempo9-refused");
+        assert_int_equal(yyjson_obj_size(properties) + yyjson_obj_size(refused),
+                         endpoints[a]->n_fields);
+        for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
+            const struct policy_field *f = &endpoints[a]->fields[i];
+            assert_non_null(json_get(f->cls == POLICY_REFUSED ? refused : properties, f->name));
+        }
+    }
+    buf_putc(&b, 0);
+    static const char ref[] = "#/components/schemas/";
+    for (const char *p = b.p; (p = strstr(p, ref)) != NULL;) {
+        char name[64];
+        p += sizeof ref - 1;
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(p, "\""), p);
+        assert_non_null(json_get(schemas, name));
+    }
+    yyjson_doc_free(doc);
     buf_deinit(&b);
 }
 
@@ -416,17 +596,12 @@ static void test_capabilities_are_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_neutral_values),
-        cmocka_unit_test(test_honoured),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_arrangement),
-        cmocka_unit_test(test_provenance),
-        cmocka_unit_test(test_model_names),
-        cmocka_unit_test(test_caller_headers),
-        cmocka_unit_test(test_run_stop),
-        cmocka_unit_test(test_divergence_text),
-        cmocka_unit_test(test_capabilities_are_json),
+        cmocka_unit_test(test_tables),      cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_honoured),    cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_arrangement), cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_model_names), cmocka_unit_test(test_caller_headers),
+        cmocka_unit_test(test_run_stop),    cmocka_unit_test(test_divergence_text),
+        cmocka_unit_test(test_openapi),     cmocka_unit_test(test_capabilities_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

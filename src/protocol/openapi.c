@@ -1,0 +1,259 @@
+/*
+ * protocol/openapi.c - the OpenAPI description, made from the field tables. What the server reads
+ * and what is said about it can't differ: both come from the same rows. Any thread.
+ */
+#include "protocol/endpoints.h"
+
+#include "protocol/caller.h"
+#include "protocol/openai_chat.h"
+#include "protocol/openai_completions.h"
+#include "protocol/openai_tokens.h"
+
+#include <string.h>
+
+const struct chat_adapter *const endpoints[] = {
+    &openai_chat_adapter, &openai_completions_adapter, &tokenize_adapter,
+    &detokenize_adapter,  &apply_template_adapter,
+};
+const size_t n_endpoints = T9_COUNT(endpoints);
+
+/* Routes without a body. */
+static const struct {
+    const char *path, *id, *summary, *type, *schema;
+    bool is_public, has_model;
+} gets[] = {
+    {"/v1/models", "models", "Lists the models that are served.", "application/json",
+     "{\"$ref\":\"#/components/schemas/Models\"}", false, false},
+    {"/v1/models/{model}", "model", "One of them.", "application/json",
+     "{\"$ref\":\"#/components/schemas/Model\"}", false, true},
+    {"/v1/capabilities", "capabilities",
+     "What this server does with each field of each request, and what the model can.",
+     "application/json", "{\"type\":\"object\",\"required\":[\"server\",\"model\",\"protocols\"]}",
+     false, false},
+    {"/v1/state", "state", "What the engine is doing.", "application/json", "{\"type\":\"object\"}",
+     false, false},
+    {"/metrics", "metrics", "Counters and gauges as Prometheus reads them.", "text/plain",
+     "{\"type\":\"string\"}", false, false},
+    {"/openapi.json", "openapi", "This description.", "application/json", "{\"type\":\"object\"}",
+     true, false},
+    {"/health", "health", "Whether the server takes requests.", "application/json",
+     "{\"type\":\"object\",\"required\":[\"status\"]}", true, false},
+};
+
+static const struct {
+    const char *name, *schema;
+} schemas[] = {
+    {"Token", "{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}"},
+    {"Part", "{\"type\":\"object\",\"required\":[\"type\",\"text\"],\"properties\":{\"type\":{"
+             "\"const\":\"text\"},\"text\":{\"type\":\"string\"}}}"},
+    {"Message",
+     "{\"type\":\"object\",\"required\":[\"role\",\"content\"],\"properties\":{\"role\":{\"enum\":["
+     "\"system\",\"developer\",\"user\",\"assistant\",\"tool\"]},\"content\":{\"oneOf\":[{\"type\":"
+     "\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"$ref\":\"#/components/schemas/"
+     "Part\"}}]},\"name\":{\"type\":\"string\"},\"tool_call_id\":{\"type\":\"string\"},"
+     "\"reasoning_content\":{\"type\":\"string\"}}}"},
+    {"Messages", "{\"type\":\"array\",\"minItems\":1,\"maxItems\":65536,\"items\":{\"$ref\":"
+                 "\"#/components/schemas/Message\"}}"},
+    {"Usage",
+     "{\"type\":\"object\",\"required\":[\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"],"
+     "\"properties\":{\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":"
+     "\"integer\"},\"total_tokens\":{\"type\":\"integer\"},\"prompt_tokens_details\":{\"type\":"
+     "\"object\",\"properties\":{\"cached_tokens\":{\"type\":\"integer\"}}}}}"},
+    {"Finish", "{\"enum\":[\"stop\",\"length\"]}"},
+    {"ChatCompletion",
+     "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\","
+     "\"usage\"],\"properties\":{\"object\":{\"const\":\"chat.completion\"},\"choices\":{\"type\":"
+     "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"index\",\"message\","
+     "\"logprobs\",\"finish_reason\"],\"properties\":{\"index\":{\"type\":\"integer\"},"
+     "\"finish_reason\":{\"$ref\":\"#/components/schemas/Finish\"},\"message\":{\"type\":"
+     "\"object\",\"required\":[\"role\",\"content\"],\"properties\":{\"role\":{\"const\":"
+     "\"assistant\"},\"content\":{\"type\":\"string\"}}},\"logprobs\":{\"type\":[\"object\","
+     "\"null\"]}}}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"warnings\":{\"type\":"
+     "\"array\",\"items\":{\"type\":\"string\"}}}}"},
+    {"Completion",
+     "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\","
+     "\"usage\"],\"properties\":{\"object\":{\"const\":\"text_completion\"},\"choices\":{\"type\":"
+     "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"index\",\"text\","
+     "\"logprobs\",\"finish_reason\"],\"properties\":{\"index\":{\"type\":\"integer\"},\"text\":{"
+     "\"type\":\"string\"},\"finish_reason\":{\"$ref\":\"#/components/schemas/Finish\"},"
+     "\"logprobs\":{\"type\":[\"object\",\"null\"]}}}},\"usage\":{\"$ref\":\"#/components/schemas/"
+     "Usage\"},\"warnings\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"},
+    {"Tokens",
+     "{\"type\":\"object\",\"required\":[\"count\",\"tokens\",\"max_model_len\"],\"properties\":{"
+     "\"count\":{\"type\":\"integer\"},\"max_model_len\":{\"type\":\"integer\"},\"tokens\":{"
+     "\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Token\"}},\"token_strs\":{"
+     "\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"},
+    {"Text", "{\"type\":\"object\",\"required\":[\"prompt\"],\"properties\":{\"prompt\":{\"type\":"
+             "\"string\"}}}"},
+    {"Model", "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"owned_by\"],"
+              "\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"model\"},"
+              "\"created\":{\"type\":\"integer\"}}}"},
+    {"Models",
+     "{\"type\":\"object\",\"required\":[\"object\",\"data\"],\"properties\":{\"object\":{"
+     "\"const\":\"list\"},\"data\":{\"type\":\"array\",\"items\":{\"$ref\":"
+     "\"#/components/schemas/Model\"}}}}"},
+    {"Error",
+     "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
+     "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":"
+     "\"string\",\"minLength\":1},\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\","
+     "\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}"},
+};
+
+static void write_text(struct buf *b, const char *key, const char *text)
+{
+    json_write_key(b, key);
+    json_write_str(b, str_from(text));
+}
+
+/* ,"4XX": and ,"5XX": every error has the same form. */
+static void write_errors(struct buf *b)
+{
+    static const char *const codes[][2] = {{"4XX", "refused, with a message that says why"},
+                                           {"5XX", "not now, or not at all"}};
+    for (size_t i = 0; i < T9_COUNT(codes); i++) {
+        buf_printf(b, ",\"%s\":{", codes[i][0]);
+        write_text(b, "description", codes[i][1]);
+        buf_puts(b, ",\"content\":{\"application/json\":{\"schema\":{\"$ref\":"
+                    "\"#/components/schemas/Error\"}}}}");
+    }
+}
+
+static void write_fields(struct buf *b, const struct chat_adapter *a)
+{
+    bool first = true;
+    buf_puts(b, "\"properties\":{");
+    for (size_t i = 0; i < a->n_fields; i++) {
+        const struct policy_field *f = &a->fields[i];
+        if (f->cls == POLICY_REFUSED)
+            continue;
+        if (!first)
+            buf_putc(b, ',');
+        first = false;
+        json_write_key(b, f->name);
+        policy_write_schema(b, f);
+    }
+    buf_puts(b, "},\"x-tempo9-refused\":{");
+    first = true;
+    for (size_t i = 0; i < a->n_fields; i++) {
+        if (a->fields[i].cls != POLICY_REFUSED)
+            continue;
+        if (!first)
+            buf_putc(b, ',');
+        first = false;
+        write_text(b, a->fields[i].name, a->fields[i].note);
+    }
+    buf_putc(b, '}');
+}
+
+/* The field that a request can't do without. */
+static const char *required_field(const struct chat_adapter *a)
+{
+    static const char *const names[] = {"messages", "prompt", "tokens"};
+    bool has_both = false;
+    const char *found = NULL;
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        for (size_t k = 0; k < a->n_fields; k++) {
+            if (strcmp(a->fields[k].name, names[i]) != 0)
+                continue;
+            has_both = found != NULL;
+            found = names[i];
+        }
+    }
+    return has_both ? NULL : found;
+}
+
+static void write_headers(struct buf *b)
+{
+    buf_puts(b, "\"parameters\":[");
+    for (size_t i = 0; i < caller_n_headers; i++) {
+        buf_puts(b, i ? ",{" : "{");
+        write_text(b, "name", caller_headers[i].name);
+        buf_puts(b, ",\"in\":\"header\",\"schema\":{\"type\":\"string\"},");
+        write_text(b, "description", caller_headers[i].note);
+        buf_putc(b, '}');
+    }
+    buf_puts(b, "],");
+}
+
+static void write_post(struct buf *b, const struct chat_adapter *a)
+{
+    const char *required = required_field(a);
+    json_write_key(b, a->path);
+    buf_puts(b, "{\"post\":{");
+    write_text(b, "operationId", a->name);
+    buf_putc(b, ',');
+    write_text(b, "summary", a->summary);
+    buf_putc(b, ',');
+    if (!a->answer)
+        write_headers(b);
+    buf_puts(b, "\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{\"schema\":{"
+                "\"type\":\"object\",");
+    if (required) {
+        buf_puts(b, "\"required\":[");
+        json_write_str(b, str_from(required));
+        buf_puts(b, "],");
+    }
+    write_fields(b, a);
+    buf_puts(b, "}}}},\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{"
+                "\"application/json\":{\"schema\":");
+    buf_puts(b, a->reply_schema);
+    buf_putc(b, '}');
+    if (a->stream_type) {
+        buf_putc(b, ',');
+        json_write_key(b, a->stream_type);
+        buf_puts(b, "{\"schema\":{\"type\":\"string\"}}");
+    }
+    buf_puts(b, "}}");
+    write_errors(b);
+    buf_puts(b, "}}}");
+}
+
+static void write_get(struct buf *b, size_t i)
+{
+    json_write_key(b, gets[i].path);
+    buf_puts(b, "{\"get\":{");
+    write_text(b, "operationId", gets[i].id);
+    buf_putc(b, ',');
+    write_text(b, "summary", gets[i].summary);
+    if (gets[i].is_public)
+        buf_puts(b, ",\"security\":[]");
+    if (gets[i].has_model)
+        buf_puts(b, ",\"parameters\":[{\"name\":\"model\",\"in\":\"path\",\"required\":true,"
+                    "\"schema\":{\"type\":\"string\",\"minLength\":1}}]");
+    buf_puts(b, ",\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{");
+    json_write_key(b, gets[i].type);
+    buf_puts(b, "{\"schema\":");
+    buf_puts(b, gets[i].schema);
+    buf_puts(b, "}}}");
+    write_errors(b);
+    buf_puts(b, "}}}");
+}
+
+void openapi_write(const char *version, struct buf *out)
+{
+    buf_puts(out, "{\"openapi\":\"3.1.0\",\"info\":{\"title\":\"tempo9\",");
+    write_text(out, "version", version);
+    buf_puts(out,
+             ",\"description\":\"A local LLM inference server. Unknown fields are ignored with "
+             "a warning, or refused when the server is strict.\"},"
+             "\"security\":[{},{\"bearer\":[]},{\"key\":[]}],\"paths\":{");
+    for (size_t i = 0; i < n_endpoints; i++) {
+        write_post(out, endpoints[i]);
+        buf_putc(out, ',');
+    }
+    for (size_t i = 0; i < T9_COUNT(gets); i++) {
+        if (i)
+            buf_putc(out, ',');
+        write_get(out, i);
+    }
+    buf_puts(out, "},\"components\":{\"securitySchemes\":{\"bearer\":{\"type\":\"http\",\"scheme\":"
+                  "\"bearer\"},\"key\":{\"type\":\"apiKey\",\"in\":\"header\",\"name\":"
+                  "\"x-api-key\"}},\"schemas\":{");
+    for (size_t i = 0; i < T9_COUNT(schemas); i++) {
+        if (i)
+            buf_putc(out, ',');
+        json_write_key(out, schemas[i].name);
+        buf_puts(out, schemas[i].schema);
+    }
+    buf_puts(out, "}}}");
+}
