@@ -199,6 +199,12 @@ t9_status config_ollama_dir(char *out, size_t cap, struct t9_err *err);
 const char *config_notify_socket(void);
 uint64_t config_watchdog_us(void);
 
+/* Sampling: marks everything as not said; takes what `p` does not say from `from`; and what the
+ * server uses where a request says nothing: options, else the file's recommendation, else plain. */
+void sampling_init(struct sample_params *p);
+void sampling_fill(struct sample_params *p, const struct sample_params *from);
+void sampling_resolve(const struct cli_options *o, const struct gguf *g, struct sample_params *out);
+
 int cmd_serve(const struct cli_options *o);
 int cmd_run(const struct cli_options *o);
 int cmd_inspect(const struct cli_options *o);

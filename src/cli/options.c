@@ -10,6 +10,7 @@
 #include "cli/conffile.h"
 
 #include <getopt.h>
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,27 @@ enum { OPTIONS_MAX = 160 };
 const char *cli_command_name(cli_command c)
 {
     return COMMANDS[c].name;
+}
+
+void sampling_init(struct sample_params *p)
+{
+    sample_params_init(p);
+    p->temperature = p->top_p = p->min_p = p->repetition_penalty = NAN;
+    p->top_k = -1;
+}
+
+void sampling_fill(struct sample_params *p, const struct sample_params *from)
+{
+    if (isnan(p->temperature))
+        p->temperature = from->temperature;
+    if (isnan(p->top_p))
+        p->top_p = from->top_p;
+    if (isnan(p->min_p))
+        p->min_p = from->min_p;
+    if (isnan(p->repetition_penalty))
+        p->repetition_penalty = from->repetition_penalty;
+    if (p->top_k < 0)
+        p->top_k = from->top_k;
 }
 
 static void options_init(struct cli_options *o)
@@ -43,15 +65,21 @@ static void options_init(struct cli_options *o)
     o->backend = "cpu";
     o->log_level = LOG_LEVEL_INFO;
     o->chunk = 256;
-    sample_params_init(&o->sampling);
-    o->sampling.temperature = 0.8f;
-    o->sampling.top_p = 0.95f;
-    o->sampling.min_p = 0.05f;
+    sampling_init(&o->sampling);
     o->bench_prompt = (struct cli_list){{512}, 1};
     o->bench_depth = (struct cli_list){{0}, 1};
     o->bench_batch = (struct cli_list){{1}, 1};
     o->bench_decode = 128;
     o->bench_repeat = 5;
+}
+
+/* The server asks the model file first. */
+static void fill_sampling(struct cli_options *o)
+{
+    static const struct sample_params chat = {
+        .temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.0f};
+    if (o->command != CLI_COMMAND_SERVE)
+        sampling_fill(&o->sampling, &chat);
 }
 
 static int usage_error(const struct cli_options *o, const char *what, const char *value,
@@ -270,7 +298,7 @@ static int required(const struct cli_options *o)
         return usage_error(o, "--speculation-k", NULL, "speculation is not supported yet; use 0");
     if (o->log_prompts && o->log_level != LOG_LEVEL_DEBUG)
         return usage_error(o, "--log-prompts", NULL, "does something with --log-level debug only");
-    if (!(o->sampling.top_p > 0))
+    if (o->sampling.top_p <= 0)
         return usage_error(o, "--top-p", NULL, "must be greater than 0");
     if (o->json && o->command != CLI_COMMAND_INSPECT && o->command != CLI_COMMAND_BENCH)
         return usage_error(o, "--json", NULL, "goes with inspect, bench or --version here");
@@ -456,6 +484,7 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
         o->hf = file.hf;
         o->ollama = file.ollama;
     }
+    fill_sampling(o);
     if (rc == EXIT_DONE)
         rc = required(o);
     return rc == EXIT_DONE ? check_model_path(o) : rc;

@@ -153,6 +153,20 @@ static void test_numbers(void **state)
     taken(&o, "run m --temperature 0.5 --top-p 1 --min-p 0 --top-k 7");
     assert_true(o.sampling.temperature == 0.5f && o.sampling.top_p == 1.0f);
     assert_true(o.sampling.min_p == 0.0f && o.sampling.top_k == 7);
+    taken(&o, "run m");
+    assert_true(o.sampling.temperature == 0.8f && o.sampling.top_k == 0);
+    assert_true(o.sampling.repetition_penalty == 1.0f);
+    /* What the server is not told it asks the model file for. */
+    taken(&o, "serve m --top-p 0.5");
+    assert_true(o.sampling.top_p == 0.5f && isnan(o.sampling.temperature));
+    assert_true(isnan(o.sampling.min_p) && o.sampling.top_k == -1);
+    struct sample_params plain;
+    sample_params_init(&plain);
+    sampling_fill(&o.sampling, &plain);
+    assert_true(o.sampling.temperature == 1.0f && o.sampling.top_p == 0.5f);
+    assert_true(o.sampling.top_k == 0 && o.sampling.repetition_penalty == 1.0f);
+    refused("serve m --top-p 0");
+    refused("serve m --repetition-penalty 0");
     refused("run m --temperature nan");
     refused("run m --temperature inf");
     refused("run m --temperature 101");
