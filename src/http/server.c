@@ -97,9 +97,9 @@ static t9_status start_threads(struct http_server *s, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-/* Room for a head, and for what is sent. Above 32 KiB the library maps it, so that a silent
- * connection has the few pages that it touched; below, all of it is cleared, and so is there. */
-#define CONNECTION_BYTES ((size_t)65536)
+/* Room for a head, and for what is sent. The library touches nearly all of it, so each silent stream
+ * costs this much. */
+#define CONNECTION_BYTES ((size_t)16384)
 
 static t9_status start_library(struct http_server *s, struct t9_err *err)
 {
