@@ -127,21 +127,23 @@ static void tile_init(struct tile_job *j, const struct plan *p, const struct be_
     a->d_pad = p->d_pad;
     a->scale = p->op->f[0];
     a->n_pairs = j->n_rows * j->n_heads;
+    a->q = t->local;
+    a->k = a->q + ATTN_PAIRS * p->d_pad;
+    a->v = a->k + KV_PAGE_TOKENS * p->d_pad;
+    a->p = a->v + KV_PAGE_TOKENS * p->d_pad;
+    a->state = a->p + ATTN_PAIRS * KV_PAGE_TOKENS;
+    j->all = a->state + ATTN_PAIRS * p->state_floats;
     for (int32_t i = 0; i < a->n_pairs; i++) {
         int32_t row = j->row + i / j->n_heads, head = j->head + i % j->n_heads;
-        a->q[i] = view_row(&p->op->src[0], row) + (size_t)head * (size_t)p->d;
+        const float *q = view_row(&p->op->src[0], row) + (size_t)head * (size_t)p->d;
+        for (int32_t k = 0; k < p->d; k++)
+            a->q[k * ATTN_PAIRS + i] = q[k];
         attn_range(p->op, row, &a->first[i], &a->end[i]);
         if (a->first[i] >= a->end[i])
             continue;
         j->first = a->first[i] < j->first ? a->first[i] : j->first;
         j->end = a->end[i] > j->end ? a->end[i] : j->end;
     }
-    float *work = t->local;
-    a->k = work;
-    a->v = a->k + KV_PAGE_TOKENS * p->d_pad;
-    a->p = a->v + KV_PAGE_TOKENS * p->d_pad;
-    a->state = a->p + ATTN_PAIRS * KV_PAGE_TOKENS;
-    j->all = a->state + ATTN_PAIRS * p->state_floats;
 }
 
 static bool pair_sees(const struct attn_tile *a, int32_t i, int32_t split)

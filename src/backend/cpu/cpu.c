@@ -107,11 +107,11 @@ void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, si
 {
     size_t act = (size_t)max_rows * cpu_act_row_bytes(max_cols);
     *shared_bytes = act > PARTIAL_BYTES ? act : PARTIAL_BYTES;
-    /* An attention tile: K and V of a page, scores, two states a pair. The quantised rows that a
+    /* An attention tile: q, K and V of a page, scores, two states a pair. The quantised rows that a
      * worker makes for itself are smaller (OWN_VALUES of matmul.c). */
     size_t state = ATTN_STATE_PAD + KV_HEAD_DIM_MAX;
     *local_bytes = (2 * KV_PAGE_TOKENS * (size_t)KV_HEAD_DIM_MAX +
-                    ATTN_PAIRS * ((size_t)KV_PAGE_TOKENS + 2 * state)) *
+                    ATTN_PAIRS * ((size_t)KV_HEAD_DIM_MAX + KV_PAGE_TOKENS + 2 * state)) *
                    sizeof(float);
 }
 

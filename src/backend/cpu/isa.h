@@ -52,7 +52,7 @@ struct attn_tile {
     int32_t head_dim, d_pad; /* d_pad: head_dim rounded up to 16 */
     int32_t n_pairs;
     float scale;
-    const float *q[ATTN_PAIRS];                 /* [head_dim] */
+    float *q;                                   /* [head_dim][ATTN_PAIRS] */
     int32_t first[ATTN_PAIRS], end[ATTN_PAIRS]; /* visible keys */
     float *state; /* [n_pairs][ATTN_STATE_PAD + d_pad]: m, l, ..., o */
     float *k;     /* [head_dim][32] */

@@ -12,9 +12,8 @@
 #define ISA_NAME "avx2"
 #define FN       static inline __attribute__((always_inline))
 
-#define QK_PAIRS_LEFT 0
-#define NEAR_PAIRS    4
-#define NEAR_HINT     2
+#define NEAR_PAIRS 4
+#define NEAR_HINT  2
 
 enum {
     VL = 8,
@@ -26,7 +25,6 @@ enum {
     FLOAT_PANELS = 2, /* panels of a tile of 4 rows of a float type */
     QK_PAIRS = 2,
     PV_PAIRS = 4,
-    NEAR_QK = 2,
     NEAR_ACCS = 8,
     PV_VECS = 2,
 };
@@ -127,6 +125,10 @@ FN vf v_pow2(vf n)
 {
     return _mm256_castsi256_ps(
         _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+}
+FN vf v_scale_from(vf p, vf n, vf x, float min)
+{
+    return _mm256_and_ps(_mm256_mul_ps(p, v_pow2(n)), _mm256_cmp_ps(x, v_set1(min), _CMP_NLT_UQ));
 }
 FN vf v_load_f16(const void *p)
 {
@@ -270,13 +272,24 @@ FN float v_tree16(const vf x[HALVES])
     b = _mm_add_ss(b, _mm_movehdup_ps(b));
     return _mm_cvtss_f32(b);
 }
-FN float v_max_lane(vf x)
-{
-    __m128 b = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    b = _mm_max_ps(b, _mm_movehl_ps(b, b));
-    b = _mm_max_ss(b, _mm_movehdup_ps(b));
-    return _mm_cvtss_f32(b);
-}
+#define V_FOLD(name, op)                                                                           \
+    FN void name(float *out, const vf *x, const int n)                                             \
+    {                                                                                              \
+        vf a[4], b[2];                                                                             \
+        _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) a[i] =                                 \
+            op(x[i < n ? 2 * i : 0], x[i < n ? 2 * i + 1 : 1]);                                    \
+        _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++) b[i] =                                 \
+            op(_mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x20),                               \
+               _mm256_permute2f128_ps(a[2 * i], a[2 * i + 1], 0x31));                              \
+        b[1] = n > 2 ? b[1] : b[0];                                                                \
+        b[0] = op(_mm256_shuffle_ps(b[0], b[1], 0x44), _mm256_shuffle_ps(b[0], b[1], 0xee));       \
+        b[0] = op(b[0], _mm256_movehdup_ps(b[0]));                                                 \
+        float lane[VL];                                                                            \
+        v_store(lane, b[0]);                                                                       \
+        _Pragma("GCC unroll 4") for (int i = 0; i < n; i++) out[i] = lane[i % 2 * 4 + i / 2 * 2];  \
+    }
+V_FOLD(v_trees, v_add)
+V_FOLD(v_max_lanes, v_max)
 FN int32_t vi_sum_lane(__m256i x)
 {
     __m128i b = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));

@@ -14,9 +14,8 @@
 #define ISA_NAME "avx512"
 #define FN       static inline __attribute__((always_inline))
 
-#define QK_PAIRS_LEFT 1 /* QK_PAIRS above 2: scores of 3 and 2 pairs left over */
-#define NEAR_PAIRS    8 /* pairs that read a page without a float copy of it */
-#define NEAR_HINT     2
+#define NEAR_PAIRS 8 /* pairs that read a page without a float copy of it */
+#define NEAR_HINT  2
 
 enum {
     VL = 16,        /* lanes */
@@ -26,9 +25,8 @@ enum {
     CHAINS = 4, /* rows whose dot products are interleaved */
     CHAINS_K = 8,
     FLOAT_PANELS = 4, /* panels of a tile of 4 rows of a float type */
-    QK_PAIRS = 4,     /* score rows at once */
+    QK_PAIRS = 8,     /* score rows at once */
     PV_PAIRS = 4,
-    NEAR_QK = 8,
     NEAR_ACCS = 16,
     PV_VECS = 4,
 };
@@ -130,6 +128,12 @@ FN vf v_float(vi a)
 FN vi v_int(vf a)
 {
     return _mm512_cvtps_epi32(a);
+}
+/* p * 2^n where x >= min or is NaN, else 0; p in [0.5, 2), n whole, in [-126, 127] where x >= min.
+ */
+FN vf v_scale_from(vf p, vf n, vf x, float min)
+{
+    return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, v_set1(min), _CMP_NLT_UQ), p, n);
 }
 /* 2^n for n in [-126, 127]. */
 FN vf v_pow2(vf n)
@@ -274,10 +278,28 @@ FN float v_tree16(const vf x[HALVES])
     b = _mm_add_ss(b, _mm_movehdup_ps(b));
     return _mm_cvtss_f32(b);
 }
-FN float v_max_lane(vf x)
-{
-    return _mm512_reduce_max_ps(x);
-}
+/* out[i] = v_tree16 or the largest lane of x[i], for n (1 .. 8) vectors together: each shuffle
+ * serves two of them. `op` is v_add or v_max. */
+#define V_FOLD(name, op)                                                                           \
+    FN void name(float *out, const vf *x, const int n)                                             \
+    {                                                                                              \
+        vf a[8], b[4], c[2];                                                                       \
+        _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) a[i] = x[i < n ? i : 0];               \
+        _Pragma("GCC unroll 4") for (int i = 0; i < 4; i++) b[i] =                                 \
+            op(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44),                                 \
+               _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));                                \
+        _Pragma("GCC unroll 2") for (int i = 0; i < 2; i++) c[i] =                                 \
+            op(_mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0x88),                                 \
+               _mm512_shuffle_f32x4(b[2 * i], b[2 * i + 1], 0xdd));                                \
+        c[1] = n > 4 ? c[1] : c[0];                                                                \
+        c[0] = op(_mm512_shuffle_ps(c[0], c[1], 0x44), _mm512_shuffle_ps(c[0], c[1], 0xee));       \
+        c[0] = op(c[0], _mm512_movehdup_ps(c[0]));                                                 \
+        float lane[VL];                                                                            \
+        v_store(lane, c[0]);                                                                       \
+        _Pragma("GCC unroll 8") for (int i = 0; i < n; i++) out[i] = lane[i % 4 * 4 + i / 4 * 2];  \
+    }
+V_FOLD(v_trees, v_add)
+V_FOLD(v_max_lanes, v_max)
 /* Largest |x| of n floats (a multiple of 16), as bits. */
 FN uint32_t v_amax_bits(const float *x, int n)
 {
