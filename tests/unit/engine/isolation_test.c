@@ -38,7 +38,7 @@ enum {
     MARKER_DIGITS = 8,
     HASH_MASK = 0x3f,
     FIRST_TOKEN = 20,
-    STALL_MS = 600000,
+    STALL_MS = 3600000,
 };
 
 struct setup {
