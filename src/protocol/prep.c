@@ -412,6 +412,28 @@ int32_t prep_max_length(const struct prep *p)
     return p->params.engine ? engine_max_length(p->params.engine) : 0;
 }
 
+static t9_status no_such_id(const struct prep *p, const char *param, int32_t id,
+                            struct chat_error *err)
+{
+    return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
+                     "%s names token %d, and the vocabulary has 0 to %u", param, id,
+                     tokenizer_vocab(p->params.tokenizer)->n_tokens - 1);
+}
+
+t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, struct chat_error *err)
+{
+    const struct vocab *v = tokenizer_vocab(p->params.tokenizer);
+    for (int32_t i = 0; i < r->sampling.n_bias; i++) {
+        if (!vocab_has(v, r->sampling.bias[i].id))
+            return no_such_id(p, "logit_bias", r->sampling.bias[i].id, err);
+    }
+    for (int32_t i = 0; i < r->n_stop_tokens; i++) {
+        if (!vocab_has(v, r->stop_tokens[i]))
+            return no_such_id(p, "stop_token_ids", r->stop_tokens[i], err);
+    }
+    return T9_STATUS_OK;
+}
+
 void prep_note_switches(const struct prep *p, struct chat_request *r)
 {
     if (r->has_thinking && !p->info.thinking_switch)

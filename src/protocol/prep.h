@@ -62,6 +62,9 @@ int32_t prep_retry_after_s(const struct prep *p);
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);
+/* INVALID when logit_bias or stop_token_ids name tokens outside the vocabulary. */
+t9_status prep_check_ids(const struct prep *p, const struct chat_request *r,
+                         struct chat_error *err);
 /* Warns of switches that the template does not have. */
 void prep_note_switches(const struct prep *p, struct chat_request *r);
 /* Renders and tokenises into `out` (initialised here; freed by the caller with tok_ids_deinit

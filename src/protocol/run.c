@@ -312,6 +312,7 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
     T9_TRY(run->adapter->parse(body, prep_params_of(run->prep)->strict, q, err));
     atomic_store(&run->is_stream, q->stream);
     T9_TRY(prep_check_model(run->prep, q, err));
+    T9_TRY(prep_check_ids(run->prep, q, err));
     prep_note_switches(run->prep, q);
     if (is_gone(run))
         return gone(err);
