@@ -18,12 +18,16 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Server:
-    """One running `tempo9 serve`. `with Server(...) as s` ends it by SIGKILL if nothing else did."""
+    """One running `tempo9 serve`. `with Server(...) as s` ends it by SIGKILL if nothing else did.
+
+    Without `model`, one of the arguments names it.
+    """
 
     def __init__(self, program, model, *args, wait_s=120, env=None):
         self.log = tempfile.TemporaryFile()
         self.proc = subprocess.Popen(
-            [program, "serve", "--gguf", model, "--port", "0", *map(str, args)],
+            [program, "serve", *(("--gguf", model) if model else ()), "--port", "0",
+             *map(str, args)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log, env=env)
         self.port = None
         until = time.monotonic() + wait_s
