@@ -22,7 +22,7 @@ import time
 import t9server
 
 COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
-            "replay", "pull")
+            "replay", "pull", "help")
 
 
 def check(ok, what):
@@ -74,10 +74,13 @@ def test_usage_errors(cli):
                  ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), ("pull",), ("pull", "a/b", "c"),
                  (m, "--hf", "a/b"), (m, "--ollama", "a"), ("--hf", "a/b", "--retries", "-1"),
                  ("pull", "a/b", "--stall-timeout", "0"), (m, "--log-prompts"),
+                 (m, "--config", "/no/such/file"), ("help", "nothing"), (m, "--api-key", ""),
+                 (m[:-5],), ("run", m[:-5]), (os.path.dirname(m),), (m, "--rate-limit", "0"),
                  (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
                  ("run", m, "--plan-log", "x")):
         out, err = cli.run(*args, code=2)
-        check(out == b"" and err.startswith("tempo9: ") and "usage: tempo9 " in err,
+        check(out == b"" and err.startswith("tempo9: ") and
+              ("usage: tempo9 " in err or "--config" in args),
               "%r: %r %r" % (args, out, err))
 
 
@@ -141,12 +144,15 @@ def test_help_and_man(cli):
     """Every command has help, and the manual page has exactly the flags that the helps have."""
     in_help = set()
     for command in COMMANDS:
-        out, err = cli.run(command, "--help")
+        out, err = cli.run(command, "--help-all" if command == "serve" else "--help")
         text = out.decode()
         check(text.startswith("usage: tempo9 ") and err == "", command)
         check(all(len(line) <= 80 for line in text.splitlines()), "%s: a long line" % command)
         in_help |= set(re.findall(r"^ +(?:-\w, )?--([a-z-]+)", text, re.M))
     text = cli.run("--help")[0].decode()
+    check(text == cli.run("help")[0].decode() and len(text.splitlines()) < 60, "help")
+    check(cli.run("help", "run")[0] == cli.run("run", "--help")[0], "help run")
+    check(all(len(line) <= 80 for line in text.splitlines()), "--help: a long line")
     check(all(re.search(r"^  %s " % c, text, re.M) for c in COMMANDS), "a command is not in --help")
     with open(cli.a.man) as f:
         man = f.read().replace("\\-", "-")
@@ -158,8 +164,19 @@ def test_help_and_man(cli):
     check(set(COMMANDS) <= commands, "commands of the manual: %r" % commands)
 
 
+def test_config_file(cli):
+    """A configuration file's mistakes are told with its line; its options hold."""
+    path = cli.file("t9.conf", "# one\ngguf = %s\nprot = 8080\n" % cli.tiny)
+    err = cli.run("--config", path, code=2)[1]
+    check('t9.conf:3: there is no option "prot"' in err, err)
+    path = cli.file("t9.conf", "gguf = /no/such.gguf\nport = 0\n")
+    err = cli.run("--config", path, code=1)[1]
+    check("/no/such.gguf" in err, err)
+
+
 def test_version(cli):
-    check(re.match(rb"tempo9 \d+\.\d+\.\d+ \(", cli.run("--version")[0]), "--version")
+    out = cli.run("--version")[0]
+    check(re.match(rb"tempo9 \d+\.\d+\.\d+ \(", out) and b"modified" not in out, "--version")
     v = json.loads(cli.run("--version", "--json")[0])
     check(v["version"] and v["build"]["id"] and v["build"]["dirty"] in (True, False), "build")
     check(v["machine"]["cpus"] >= 1 and v["machine"]["memory_bytes"] > 0, "machine")
