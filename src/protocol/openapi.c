@@ -46,12 +46,15 @@ static const struct {
     {"Token", "{\"type\":\"integer\",\"minimum\":0,\"maximum\":2147483647}"},
     {"Part", "{\"type\":\"object\",\"required\":[\"type\",\"text\"],\"properties\":{\"type\":{"
              "\"const\":\"text\"},\"text\":{\"type\":\"string\"}}}"},
+    {"OptionalText", "{\"type\":[\"string\",\"null\"]}"},
     {"Message",
-     "{\"type\":\"object\",\"required\":[\"role\",\"content\"],\"properties\":{\"role\":{\"enum\":["
-     "\"system\",\"developer\",\"user\",\"assistant\",\"tool\"]},\"content\":{\"oneOf\":[{\"type\":"
-     "\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{\"$ref\":\"#/components/schemas/"
-     "Part\"}}]},\"name\":{\"type\":\"string\"},\"tool_call_id\":{\"type\":\"string\"},"
-     "\"reasoning_content\":{\"type\":\"string\"}}}"},
+     "{\"type\":\"object\",\"required\":[\"role\"],\"properties\":{\"role\":{\"enum\":["
+     "\"system\",\"developer\",\"user\",\"assistant\",\"tool\",\"function\"]},\"content\":{"
+     "\"oneOf\":[{"
+     "\"type\":\"string\"},{\"type\":\"null\"},{\"type\":\"array\",\"items\":{\"$ref\":"
+     "\"#/components/schemas/Part\"}}]},\"name\":{\"$ref\":\"#/components/schemas/OptionalText\"},"
+     "\"tool_call_id\":{\"$ref\":\"#/components/schemas/OptionalText\"},\"reasoning_content\":{"
+     "\"$ref\":\"#/components/schemas/OptionalText\"}}}"},
     {"Messages", "{\"type\":\"array\",\"minItems\":1,\"maxItems\":65536,\"items\":{\"$ref\":"
                  "\"#/components/schemas/Message\"}}"},
     {"Usage",
