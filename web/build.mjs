@@ -2,6 +2,7 @@
 //
 //   node build.mjs --packages FOLDER --c FILE [--version V]     FOLDER has node_modules of package-lock.json
 //   node build.mjs --packages FOLDER --dir FOLDER               the files themselves, to look at
+//   node build.mjs --packages FOLDER --module markdown.js --to FILE     one module with its libraries, for a test
 //
 // The same sources and packages give the same bytes. Nothing is fetched, and nothing is written beside what was named.
 import { createHash } from "node:crypto";
@@ -21,11 +22,13 @@ const { values: options } = parseArgs({
     packages: { type: "string" },
     c: { type: "string" },
     dir: { type: "string" },
+    module: { type: "string" },
+    to: { type: "string" },
     version: { type: "string", default: "0" },
   },
 });
-if (!options.packages || (!options.c && !options.dir)) {
-  console.error("usage: node build.mjs --packages FOLDER (--c FILE | --dir FOLDER) [--version V]");
+if (!options.packages || !(options.c || options.dir || (options.module && options.to))) {
+  console.error("usage: node build.mjs --packages FOLDER (--c FILE | --dir FOLDER | --module NAME --to FILE) [--version V]");
   process.exit(2);
 }
 
@@ -113,6 +116,10 @@ function cFile(files) {
   return `${text}\nconst struct page_file page_files[] = {\n${rows}};\nconst size_t page_n_files = ${files.length};\n`;
 }
 
+if (options.module) {
+  writeFileSync(options.to, await bundle(options.module));
+  process.exit(0);
+}
 const files = await makeFiles();
 const total = files.reduce((sum, file) => sum + file.bytes.length, 0);
 const packed = files.reduce((sum, file) => sum + (compress(file.bytes) ?? file.bytes).length, 0);

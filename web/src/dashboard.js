@@ -61,6 +61,7 @@ export class Dashboard {
   #series = [];
   #timeline = new Timeline(TIMELINE_MS);
   #history = []; // [{atMs, ttft, gap}] of /metrics
+  #medians = [];
   #isOpen = false;
 
   constructor() {
@@ -90,7 +91,7 @@ export class Dashboard {
     this.speed = tile("Tokens per second");
     this.first = tile("Time to first token");
     this.load = tile("Requests");
-    this.hits = tile("Prompt tokens from the cache");
+    this.hits = tile("Cache hits");
 
     this.chart = s("svg", { class: "chart", viewBox: "0 0 600 180", preserveAspectRatio: "none", role: "img" },
       s("g", { class: "grid" }, [0, 1, 2, 3].map((i) => s("line", { x1: 0, x2: 600, y1: 8 + i * 56, y2: 8 + i * 56 }))),
@@ -180,10 +181,13 @@ export class Dashboard {
     const p50 = quantile(ttft, 0.5);
     const p95 = quantile(ttft, 0.95);
     const [value, unit] = p50 === null ? ["–", ""] : duration(p50 * 1000).split(" ");
-    this.first.set(value, unit, p50 === null ? "no answer yet" : `half are faster · p95 ${duration(p95 * 1000)} · ${isRecent ? "lately" : "since the start"}`);
+    this.first.set(value, unit, p50 === null ? "no answer yet" : `median ${isRecent ? "lately" : "since the start"}; 95% within ${duration(p95 * 1000)}`);
+    if (p50 !== null) this.#medians.push(p50);
+    if (this.#medians.length > 60) this.#medians.shift();
+    this.first.spark(this.#medians);
     this.#showBars(entry.ttft);
     const g50 = quantile(gap, 0.5);
-    this.gaps.textContent = g50 === null ? "" : `Between two tokens of a stream: half within ${duration(g50 * 1000)}, 95% within ${duration(quantile(gap, 0.95) * 1000)}.`;
+    this.gaps.textContent = g50 === null ? "" : `Answers by the time to their first token, at most. Between two tokens of a stream: half within ${duration(g50 * 1000)}, 95% within ${duration(quantile(gap, 0.95) * 1000)}.`;
     this.metrics = metrics;
   }
 
@@ -197,9 +201,9 @@ export class Dashboard {
     const from = Math.max(0, rows.indexOf(used[0]) - 1);
     const to = Math.min(rows.length, rows.indexOf(used[used.length - 1]) + 2);
     const top = Math.max(...rows.map((r) => r.count));
-    const name = (row) => (row.le === Infinity ? "more" : duration(row.le * 1000));
+    const name = (row) => (row.le === Infinity ? "more" : duration(row.le * 1000).replace(".0", "").replace(" ", "\u00a0"));
     this.bars.replaceChildren(...rows.slice(from, to).map((row) =>
-      h("div", { class: "bar-column" }, h("b", {}, row.count ? count(row.count) : ""), h("i", { style: { height: `${Math.max(row.count ? 3 : 1, (92 * row.count) / top)}px` } }), h("span", {}, `≤ ${name(row)}`.replace("≤ more", "more")))));
+      h("div", { class: "bar-column" }, h("b", {}, row.count ? count(row.count) : ""), h("i", { style: { height: `${Math.max(row.count ? 3 : 1, (92 * row.count) / top)}px` } }), h("span", {}, name(row)))));
     this.bars.setAttribute("aria-label", `Answers by time to the first token: ${used.map((r) => `${r.count} within ${name(r)}`).join(", ")}`);
   }
 
@@ -208,7 +212,8 @@ export class Dashboard {
     const decode = this.#generated.push(atMs, t.generated_tokens);
     const prompt = this.#prompt.push(atMs, t.prompt_tokens);
     const e = state.engine;
-    this.#series.push({ atMs, decode, prompt, busy: e.running + e.waiting });
+    const read = t.cached_tokens + t.prompt_tokens;
+    this.#series.push({ atMs, decode, prompt, busy: e.running + e.waiting, hits: read ? t.cached_tokens / read : 0 });
     while (this.#series.length && this.#series[0].atMs < atMs - WINDOW_MS) this.#series.shift();
     this.#showTiles(state, decode);
     this.#showChart(atMs, decode, prompt);
@@ -228,7 +233,8 @@ export class Dashboard {
     this.load.set(String(e.running), "running", waiting ? `${waiting} waiting${e.preempted ? `, ${e.preempted} of them gave their memory back` : ""}` : "none waiting");
     this.load.spark(this.#series.map((p) => p.busy));
     const read = t.cached_tokens + t.prompt_tokens;
-    this.hits.set(read ? String(Math.round((100 * t.cached_tokens) / read)) : "–", read ? "%" : "", read ? `${count(t.cached_tokens)} of ${count(read)} not computed again` : "no prompt yet");
+    this.hits.set(read ? String(Math.round((100 * t.cached_tokens) / read)) : "–", read ? "%" : "", read ? `${count(t.cached_tokens)} of ${count(read)} prompt tokens` : "no prompt yet");
+    this.hits.spark(this.#series.map((p) => p.hits));
   }
 
   #showChart(atMs, decode, prompt) {

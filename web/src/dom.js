@@ -11,7 +11,7 @@ function fill(el, props, children) {
     else if (key in el && typeof value !== "string" && !(el instanceof SVGElement)) el[key] = value;
     else el.setAttribute(key, value === true ? "" : String(value));
   }
-  el.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  el.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return el;
 }
 
