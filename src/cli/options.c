@@ -232,17 +232,22 @@ static int unknown_command(const struct cli_options *o, const char *word)
 static int check_model_path(const struct cli_options *o)
 {
     struct stat sb;
+    struct t9_err err = {0};
     char path[4096];
-    if (!o->gguf || o->help || o->version)
+    if (!o->gguf || o->help || o->help_all || o->version)
         return EXIT_DONE;
-    if (stat(o->gguf, &sb) == 0)
-        return S_ISDIR(sb.st_mode)
-                   ? usage_error(o, "model", o->gguf, "is a folder; name the .gguf file in it")
-                   : EXIT_DONE;
+    if (stat(o->gguf, &sb) == 0) {
+        if (!S_ISDIR(sb.st_mode))
+            return EXIT_DONE;
+        (void)t9_fail(&err, T9_STATUS_INVALID, "%s is a folder: name the .gguf file in it",
+                      o->gguf);
+        return cli_fail(&err);
+    }
     int n = snprintf(path, sizeof path, "%s.gguf", o->gguf);
-    if (n > 0 && (size_t)n < sizeof path && stat(path, &sb) == 0)
-        return usage_error(o, "model", o->gguf, "no such file; did you mean the same with .gguf?");
-    return EXIT_DONE; /* opening it says what is wrong */
+    if (n <= 0 || (size_t)n >= sizeof path || stat(path, &sb) != 0)
+        return EXIT_DONE; /* opening it says what is wrong */
+    (void)t9_fail(&err, T9_STATUS_NOT_FOUND, "%s: no such file; did you mean %s?", o->gguf, path);
+    return cli_fail(&err);
 }
 
 /* Loose words: the model of any command that takes one. */

@@ -75,7 +75,7 @@ def test_usage_errors(cli):
                  (m, "--hf", "a/b"), (m, "--ollama", "a"), ("--hf", "a/b", "--retries", "-1"),
                  ("pull", "a/b", "--stall-timeout", "0"), (m, "--log-prompts"),
                  (m, "--config", "/no/such/file"), ("help", "nothing"), (m, "--api-key", ""),
-                 (m[:-5],), ("run", m[:-5]), (os.path.dirname(m),), (m, "--rate-limit", "0"),
+                 (m, "--rate-limit", "0"),
                  (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
                  ("run", m, "--plan-log", "x")):
         out, err = cli.run(*args, code=2)
@@ -169,6 +169,8 @@ def test_config_file(cli):
     path = cli.file("t9.conf", "# one\ngguf = %s\nprot = 8080\n" % cli.tiny)
     err = cli.run("--config", path, code=2)[1]
     check('t9.conf:3: there is no option "prot"' in err, err)
+    for words in ((cli.tiny[:-5],), ("run", cli.tiny[:-5])):
+        check("did you mean %s?" % cli.tiny in cli.run(*words, code=1)[1], "a forgotten .gguf")
     path = cli.file("t9.conf", "gguf = /no/such.gguf\nport = 0\n")
     err = cli.run("--config", path, code=1)[1]
     check("/no/such.gguf" in err, err)

@@ -336,10 +336,12 @@ static void test_model_path(void **state)
     snprintf(path, sizeof path, "%s/a.gguf", dir);
     test_write_file(path, "x", 1);
     snprintf(words, sizeof words, "%s/a", dir);
-    refused(words); /* there is a.gguf */
+    assert_int_equal(quietly(&o, words), EXIT_FAILED);
+    assert_non_null(strstr(last_failure, "did you mean"));
     snprintf(words, sizeof words, "run %s/a", dir);
-    refused(words);
-    refused(dir);
+    assert_int_equal(quietly(&o, words), EXIT_FAILED);
+    assert_int_equal(quietly(&o, dir), EXIT_FAILED);
+    assert_non_null(strstr(last_failure, "is a folder"));
     snprintf(words, sizeof words, "%s/other-name", dir);
     taken(&o, words); /* opening it tells */
     taken(&o, path);
