@@ -17,6 +17,7 @@
 #include "model/model.h"
 #include "sample/sample.h"
 #include "template/template.h"
+#include "tempo9.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -117,8 +118,8 @@ struct cli_options {
     bool log_json;
 };
 
-/* Fills `o` from argv. Returns EXIT_DONE, or EXIT_USAGE after a message with the usage on stderr.
- */
+/* Fills `o` from the configuration file and argv. Returns EXIT_DONE; EXIT_USAGE after a message on
+ * stderr; EXIT_FAILED after one about a model that is not there. */
 int cli_options_parse(struct cli_options *o, int argc, char **argv);
 /* Help of the program (in short, or with --help-all whole) or of one command. */
 void cli_help(const struct cli_options *o);
@@ -153,6 +154,16 @@ t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, in
                              struct t9_err *err);
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 void runtime_close(struct runtime *rt);
+
+/* The same through the SDK, for commands that answer: model and engine, with a progress line on a
+ * terminal. Only tempo9.h is needed for what comes after. */
+struct session {
+    t9_model *model;
+    t9_engine *engine;
+    struct plan_file *plan_file; /* NULL: no plan log */
+};
+t9_status session_open(struct session *s, const struct cli_options *o, struct t9_err *err);
+void session_close(struct session *s);
 /* KV type to use: --kv-type, else f32 for ref and f16 for the others. */
 kv_type runtime_kv_type(const struct cli_options *o);
 

@@ -1,15 +1,13 @@
 /*
  * cli/cmd_run.c - `run`: chat in the terminal through the same template, tokens and engine that
- * serve. Ctrl-C stops the answer (twice at the prompt: leaves), Ctrl-D leaves. With -p it answers
- * once. Standard output carries the answer and nothing else.
+ * serve, by way of the SDK. Ctrl-C stops the answer (twice at the prompt: leaves), Ctrl-D leaves.
+ * With -p it answers once. Standard output carries the answer and nothing else.
  */
 #include "cli/cli.h"
 
-#include "base/arena.h"
+#include "base/buf.h"
 #include "base/clock.h"
-#include "base/mem.h"
-#include "protocol/prep.h"
-#include "t9_build.h"
+#include "base/json.h"
 
 #include <locale.h>
 #include <stdio.h>
@@ -24,10 +22,9 @@ enum { LINE_BYTES_MAX = 1 << 20, CHAT_BYTES_MAX = 64 << 20 };
 
 struct chat {
     const struct cli_options *o;
-    struct runtime rt;
-    struct prep *prep;
-    struct chat_request req; /* its arena owns the history */
-    size_t messages_cap;
+    struct session session;
+    struct t9_model_info info;
+    struct buf messages; /* "[{...},{...}", without the end */
     bool terminal;
     uint64_t seed;
 };
@@ -35,143 +32,148 @@ struct chat {
 /* Opens what `serve` opens, so that an answer here is the answer there. */
 static t9_status chat_open(struct chat *c, struct t9_err *err)
 {
-    T9_TRY(runtime_open_tokenizer(&c->rt, c->o, err));
-    T9_TRY(runtime_open_template(&c->rt, err));
-    T9_TRY(runtime_open_model(&c->rt, c->o, c->o->step_tokens, err));
-    T9_TRY(runtime_open_engine(&c->rt, c->o, err));
-    struct prep_params pp = {.tokenizer = c->rt.tokenizer,
-                             .engine = c->rt.engine,
-                             .tmpl = c->rt.chat_template,
-                             .model_name = gguf_file_name(c->rt.gguf),
-                             .any_model = true,
-                             .build_id = T9_BUILD_ID};
-    T9_TRY(prep_new(&c->prep, &pp, err));
-    chat_request_init(&c->req, CHAT_BYTES_MAX);
+    T9_TRY(session_open(&c->session, c->o, err));
+    c->info.struct_size = sizeof c->info;
+    T9_TRY(t9_model_info(c->session.model, &c->info));
     c->seed = c->o->sampling.seed;
     if (!c->o->seed_set && getrandom(&c->seed, sizeof c->seed, 0) != (ssize_t)sizeof c->seed)
         c->seed = clock_now_ns();
     return T9_STATUS_OK;
 }
 
-static t9_status message_add(struct chat *c, chat_role role, str text, struct t9_err *err)
+static t9_status message_add(struct chat *c, const char *role, str text, struct t9_err *err)
 {
-    if (c->req.n_messages == c->messages_cap) {
-        size_t cap = c->messages_cap ? 2 * c->messages_cap : 16;
-        struct chat_message *m = arena_calloc(&c->req.arena, cap, sizeof *m);
-        if (!m)
-            return t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is over %d MB",
-                           CHAT_BYTES_MAX >> 20);
-        if (c->req.n_messages)
-            memcpy(m, c->req.messages, c->req.n_messages * sizeof *m);
-        c->req.messages = m;
-        c->messages_cap = cap;
-    }
-    str own = arena_str(&c->req.arena, text);
-    if (!own.p)
-        return t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is over %d MB",
-                       CHAT_BYTES_MAX >> 20);
-    c->req.messages[c->req.n_messages++] =
-        (struct chat_message){.role = role, .content = own, .has_content = true};
-    return T9_STATUS_OK;
+    struct buf *b = &c->messages;
+    size_t before = b->n;
+    buf_putc(b, b->n ? ',' : '[');
+    buf_printf(b, "{\"role\":\"%s\",\"content\":", role);
+    json_write_str(b, text);
+    buf_putc(b, '}');
+    if (!b->failed)
+        return T9_STATUS_OK;
+    b->failed = false;
+    b->n = before;
+    return t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is over %d MB",
+                   CHAT_BYTES_MAX >> 20);
 }
 
-/* Writes the answer as it comes and keeps its text. `reason`: why it ended. */
-static t9_status answer_stream(struct chat *c, struct request *r, struct buf *text,
-                               finish_reason *reason, struct t9_err *err)
+/* Writes the answer as it comes and keeps its text. `finish`: why it ended. */
+static t9_status answer_stream(t9_request *r, struct buf *text, t9_finish *finish,
+                               struct t9_err *err)
 {
-    struct event_cursor cursor = {0};
-    struct detok d;
-    size_t shown = 0;
     bool cancelled = false;
-    detok_init(&d, tokenizer_vocab(c->rt.tokenizer));
     for (;;) {
-        engine_wait(c->rt.engine, r, &cursor, 100);
+        struct t9_event e = {.struct_size = sizeof e};
+        t9_status s = t9_request_next(r, 100, &e);
+        if (s != T9_STATUS_OK)
+            return t9_fail(err, s, "no memory for the text of the answer");
         if (cli_interrupts() > 0 && !cancelled) {
             cancelled = true;
-            engine_cancel(c->rt.engine, r);
+            t9_request_cancel(r);
         }
-        struct event e = request_next(r, &cursor);
-        if (e.kind == EVENT_TOKENS)
-            for (int32_t i = e.from; i < e.to; i++)
-                detok_push(&d, r->tokens[i], text, false);
-        if (e.kind == EVENT_DONE)
-            detok_finish(&d, text);
-        cli_write(text->p + shown, text->n - shown);
-        shown = text->n;
+        buf_append(text, e.text, e.text_bytes);
+        cli_write(e.text, e.text_bytes);
         if (fflush(stdout) != 0)
-            engine_cancel(c->rt.engine, r);
-        if (e.kind == EVENT_ERROR) {
+            t9_request_cancel(r);
+        if (e.kind == T9_EVENT_ERROR) {
             *err = e.error;
             return e.error.code;
         }
-        if (e.kind == EVENT_DONE) {
-            *reason = e.reason;
+        if (e.kind == T9_EVENT_DONE) {
+            *finish = e.finish;
             return T9_STATUS_OK;
         }
     }
 }
 
-/* Computes, writes and remembers one answer; ends its line. CANCELLED: an interrupt stopped it
- * (what was written is kept). After any other failure the question is forgotten, so that roles
- * alternate.
- */
-static t9_status answer(struct chat *c, struct t9_err *err)
+/* The conversation as the tokens of a prompt. */
+static t9_status lay_out(struct chat *c, t9_ids *ids, struct t9_err *err)
 {
-    struct tok_ids ids = {0};
-    finish_reason reason = FINISH_REASON_NONE;
-    struct chat_error ce = {0};
-    struct request *r = NULL;
+    struct t9_chat_params p;
+    t9_chat_params_init(&p, sizeof p);
+    buf_putc(&c->messages, ']');
+    if (c->messages.failed) {
+        c->messages.failed = false;
+        return t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is over %d MB",
+                       CHAT_BYTES_MAX >> 20);
+    }
+    p.messages = c->messages.p;
+    p.messages_bytes = c->messages.n;
+    t9_status s = t9_chat_tokens(c->session.model, &p, ids, err);
+    c->messages.n--;
+    return s;
+}
+
+static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struct t9_err *err)
+{
+    struct t9_request_params p;
+    const struct sample_params *sampling = &c->o->sampling;
+    if (t9_engine_max_tokens(c->session.engine, (int32_t)ids->n) < 1)
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "the conversation has %zu tokens and the limit is %d: start a new one with "
+                       "/reset or raise --max-length",
+                       ids->n, t9_engine_max_length(c->session.engine));
+    t9_request_params_init(&p, sizeof p);
+    p.prompt = ids->p;
+    p.n_prompt = ids->n;
+    p.max_tokens = c->o->max_tokens;
+    p.temperature = sampling->temperature;
+    p.top_p = sampling->top_p;
+    p.min_p = sampling->min_p;
+    p.top_k = sampling->top_k;
+    p.repetition_penalty = sampling->repetition_penalty;
+    p.seed = c->seed;
+    return t9_engine_submit(c->session.engine, &p, r, err);
+}
+
+/* Computes, writes and remembers one answer; ends its line. CANCELLED: an interrupt stopped it
+ * (what was written is kept). After any other failure the question, which begins at `question` of
+ * the messages, is forgotten, so that roles alternate.
+ */
+static t9_status answer(struct chat *c, size_t question, struct t9_err *err)
+{
+    struct t9_request_info info = {.struct_size = sizeof info};
+    t9_finish finish = T9_FINISH_NONE;
+    t9_ids ids = {0};
+    t9_request *r = NULL;
     struct buf text;
     buf_init(&text, CHAT_BYTES_MAX);
-    t9_status s = prep_tokens(c->prep, &c->req, &ids, &ce);
-    if (s != T9_STATUS_OK) {
-        *err = ce.err;
+    t9_status s = lay_out(c, &ids, err);
+    if (s == T9_STATUS_OK)
+        s = submit(c, &ids, &r, err);
+    if (s != T9_STATUS_OK)
         goto done;
-    }
-    int32_t room = engine_max_tokens(c->rt.engine, (int32_t)ids.n);
-    if (room < 1) {
-        s = t9_fail(err, T9_STATUS_TOO_LARGE,
-                    "the conversation has %zu tokens and the limit is %d: start a new one with "
-                    "/reset or raise --max-length",
-                    ids.n, engine_max_length(c->rt.engine));
-        goto done;
-    }
-    if (c->o->max_tokens > 0 && c->o->max_tokens < room)
-        room = c->o->max_tokens;
-    if ((s = request_new(&r, room, err)) != T9_STATUS_OK)
-        goto done;
-    r->prompt = ids.p;
-    r->n_prompt = (int32_t)ids.n;
-    r->max_tokens = room;
-    r->sampling = c->o->sampling;
-    r->sampling.seed = c->seed;
-    if ((s = engine_submit(c->rt.engine, r, err)) != T9_STATUS_OK)
-        goto done;
-    s = answer_stream(c, r, &text, &reason, err);
+    s = answer_stream(r, &text, &finish, err);
     fputs("\n", stdout);
     fflush(stdout);
     if (s == T9_STATUS_OK)
-        s = message_add(c, CHAT_ROLE_ASSISTANT, buf_str(&text), err);
-    if (s == T9_STATUS_OK && reason == FINISH_REASON_LENGTH)
-        fprintf(stderr, "[stopped after %d tokens, the limit]\n", room);
-    if (s == T9_STATUS_OK && reason == FINISH_REASON_CANCELLED && cli_interrupts() > 0)
+        s = message_add(c, "assistant", buf_str(&text), err);
+    if (s == T9_STATUS_OK && finish == T9_FINISH_LENGTH &&
+        t9_request_info(r, &info) == T9_STATUS_OK)
+        fprintf(stderr, "[stopped after %d tokens, the limit]\n", info.max_tokens);
+    if (s == T9_STATUS_OK && finish == T9_FINISH_CANCELLED && cli_interrupts() > 0)
         s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
 done:
     if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
-        c->req.n_messages--;
-    request_free(r);
-    tok_ids_deinit(&ids);
+        c->messages.n = question;
+    t9_request_free(r);
+    t9_ids_free(&ids);
     buf_deinit(&text);
     return s;
 }
 
 static t9_status reset(struct chat *c, struct t9_err *err)
 {
-    chat_request_deinit(&c->req);
-    chat_request_init(&c->req, CHAT_BYTES_MAX);
-    c->messages_cap = 0;
-    return c->o->system ? message_add(c, CHAT_ROLE_SYSTEM, str_from(c->o->system), err)
-                        : T9_STATUS_OK;
+    buf_clear(&c->messages);
+    return c->o->system ? message_add(c, "system", str_from(c->o->system), err) : T9_STATUS_OK;
+}
+
+/* A question and its answer. */
+static t9_status ask(struct chat *c, str text, struct t9_err *err)
+{
+    size_t question = c->messages.n;
+    T9_TRY(message_add(c, "user", text, err));
+    return answer(c, question, err);
 }
 
 /* One line without its line feed. false at the end of input. */
@@ -281,7 +283,7 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
     buf_init(&line, LINE_BYTES_MAX);
     if (c->terminal) {
         fprintf(stderr, "%s ready. /reset starts anew, Ctrl-C stops an answer, Ctrl-D leaves.\n",
-                gguf_file_name(c->rt.gguf));
+                c->info.file_name);
         editor_open(&ed);
     }
     for (;;) {
@@ -310,9 +312,7 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
                     STR_ARG(text));
         } else {
             cli_interrupts_clear();
-            s = message_add(c, CHAT_ROLE_USER, text, err);
-            if (s == T9_STATUS_OK)
-                s = answer(c, err);
+            s = ask(c, text, err);
         }
         if ((s != T9_STATUS_OK && !c->terminal) || ferror(stdout))
             break;
@@ -332,18 +332,13 @@ int cmd_run(const struct cli_options *o)
     struct chat c = {
         .o = o, .terminal = !o->prompt && isatty(STDIN_FILENO) == 1 && isatty(STDOUT_FILENO) == 1};
     struct t9_err err = {0};
+    buf_init(&c.messages, CHAT_BYTES_MAX);
     t9_status s = chat_open(&c, &err);
     if (s == T9_STATUS_OK)
         s = reset(&c, &err);
-    if (s == T9_STATUS_OK && o->prompt) {
-        s = message_add(&c, CHAT_ROLE_USER, str_from(o->prompt), &err);
-        if (s == T9_STATUS_OK)
-            s = answer(&c, &err);
-    } else if (s == T9_STATUS_OK) {
-        s = chat_loop(&c, &err);
-    }
-    chat_request_deinit(&c.req);
-    prep_free(c.prep);
-    runtime_close(&c.rt);
+    if (s == T9_STATUS_OK)
+        s = o->prompt ? ask(&c, str_from(o->prompt), &err) : chat_loop(&c, &err);
+    buf_deinit(&c.messages);
+    session_close(&c.session);
     return s == T9_STATUS_OK ? cli_finish_stdout() : cli_fail(&err);
 }

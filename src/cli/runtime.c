@@ -129,10 +129,8 @@ static void plan_file_close(struct plan_file *p)
     mem_free(p);
 }
 
-static t9_status check_length(const struct runtime *rt, const struct cli_options *o,
-                              struct t9_err *err)
+static t9_status check_length(int32_t limit, const struct cli_options *o, struct t9_err *err)
 {
-    int32_t limit = model_info(rt->model)->context_length;
     if (o->max_length <= limit || o->allow_long)
         return T9_STATUS_OK;
     return t9_fail(err, T9_STATUS_INVALID,
@@ -141,10 +139,20 @@ static t9_status check_length(const struct runtime *rt, const struct cli_options
                    o->max_length, limit);
 }
 
+static void warn_memory(const struct cli_options *o)
+{
+    uint64_t available = memory_available_bytes("");
+    if (o->kv_memory_bytes > available)
+        LOG_WARN("serve",
+                 "--kv-memory allows %.1f GB and %.1f GB are free: when they are used up, the "
+                 "system ends a process, perhaps this one",
+                 (double)o->kv_memory_bytes / 1e9, (double)available / 1e9);
+}
+
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err)
 {
     struct engine_params p;
-    T9_TRY(check_length(rt, o, err));
+    T9_TRY(check_length(model_info(rt->model)->context_length, o, err));
     engine_params_init(&p);
     if (o->plan_log) {
         T9_TRY(plan_file_open(&rt->plan_file, o->plan_log, err));
@@ -163,12 +171,7 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
     p.vocab = tokenizer_vocab(rt->tokenizer);
     p.kv_type = runtime_kv_type(o);
     p.kv_bytes = o->kv_memory_bytes ? o->kv_memory_bytes : memory_kv_default_bytes("");
-    uint64_t available = memory_available_bytes("");
-    if (o->kv_memory_bytes > available)
-        LOG_WARN("serve",
-                 "--kv-memory allows %.1f GB and %.1f GB are free: when they are used up, the "
-                 "system ends a process, perhaps this one",
-                 (double)p.kv_bytes / 1e9, (double)available / 1e9);
+    warn_memory(o);
     p.max_length = o->max_length;
     p.max_batch = o->max_batch;
     p.step_tokens = o->step_tokens;
@@ -186,4 +189,56 @@ void runtime_close(struct runtime *rt)
     be_free(rt->be);
     gguf_close(rt->gguf);
     memset(rt, 0, sizeof *rt);
+}
+
+/* ---- through the SDK ---- */
+
+static t9_status session_load(struct session *s, const struct cli_options *o, struct t9_err *err)
+{
+    struct progress progress = {.terminal = isatty(STDERR_FILENO) == 1, .last_percent = -1};
+    struct t9_model_params p;
+    t9_model_params_init(&p, sizeof p);
+    p.path = o->gguf;
+    p.backend = o->backend;
+    p.isa = o->isa;
+    p.threads = o->threads;
+    p.step_tokens = o->step_tokens;
+    p.progress = load_progress;
+    p.progress_ctx = &progress;
+    t9_status st = t9_model_load(&s->model, &p, err);
+    if (st != T9_STATUS_OK && progress.last_percent >= 0)
+        fprintf(stderr, "\n");
+    return st;
+}
+
+t9_status session_open(struct session *s, const struct cli_options *o, struct t9_err *err)
+{
+    struct t9_model_info info = {.struct_size = sizeof info};
+    struct t9_engine_params p;
+    T9_TRY(session_load(s, o, err));
+    T9_TRY(t9_model_info(s->model, &info));
+    T9_TRY(check_length(info.context_length, o, err));
+    t9_engine_params_init(&p, sizeof p);
+    if (o->plan_log) {
+        T9_TRY(plan_file_open(&s->plan_file, o->plan_log, err));
+        p.plan_log = plan_line;
+        p.plan_log_ctx = s->plan_file;
+    }
+    warn_memory(o);
+    p.model = s->model;
+    p.kv_type = kv_type_name(runtime_kv_type(o));
+    p.kv_bytes = o->kv_memory_bytes;
+    p.max_length = o->max_length;
+    p.max_batch = o->max_batch;
+    p.queue = o->queue;
+    p.max_per_client = o->max_per_client;
+    return t9_engine_new(&s->engine, &p, err);
+}
+
+void session_close(struct session *s)
+{
+    t9_engine_free(s->engine);
+    plan_file_close(s->plan_file);
+    t9_model_free(s->model);
+    memset(s, 0, sizeof *s);
 }

@@ -100,7 +100,7 @@ static void write_kwargs(const t9_model *m, const struct history *h, const struc
                          struct buf *out)
 {
     buf_puts(out, "{\"messages\":");
-    history_write(h, out);
+    turns_write(h, out);
     buf_puts(out, ",\"add_generation_prompt\":");
     json_write_bool(out, !c->no_generation_prompt);
     buf_puts(out, ",\"documents\":null,\"tools\":");
@@ -135,7 +135,7 @@ static t9_status render(const t9_model *m, const struct conversation *c, struct 
     struct history_caps caps = {can->system, can->later_system, can->user_twice};
     buf_init(&text, KWARGS_BYTES_MAX);
 
-    t9_status s = history_arrange(&h, c->turns, c->n_turns, caps, err);
+    t9_status s = turns_arrange(&h, c->turns, c->n_turns, caps, err);
     if (s != T9_STATUS_OK)
         goto done;
     write_kwargs(m, &h, c, &text);
@@ -163,7 +163,7 @@ done:
     if (doc)
         yyjson_doc_free(doc);
     buf_deinit(&text);
-    history_deinit(&h);
+    turns_deinit(&h);
     return s;
 }
 

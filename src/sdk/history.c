@@ -103,8 +103,8 @@ static size_t arena_max(const struct turn *messages, size_t n)
     return bytes < ((size_t)1 << 26) ? bytes * 8 : bytes + ((size_t)1 << 28);
 }
 
-t9_status history_arrange(struct history *h, const struct turn *messages, size_t n,
-                          struct history_caps caps, struct t9_err *err)
+t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n,
+                        struct history_caps caps, struct t9_err *err)
 {
     memset(h, 0, sizeof *h);
     arena_init(&h->arena, arena_max(messages, n));
@@ -128,7 +128,7 @@ t9_status history_arrange(struct history *h, const struct turn *messages, size_t
     return T9_STATUS_OK;
 }
 
-void history_deinit(struct history *h)
+void turns_deinit(struct history *h)
 {
     arena_deinit(&h->arena);
     memset(h, 0, sizeof *h);
@@ -178,7 +178,7 @@ static void write_tool_calls(struct buf *out, yyjson_val *calls)
     buf_putc(out, ']');
 }
 
-void history_write(const struct history *h, struct buf *out)
+void turns_write(const struct history *h, struct buf *out)
 {
     buf_putc(out, '[');
     for (size_t i = 0; i < h->n_entries; i++) {

@@ -63,12 +63,12 @@ struct history {
  * user turn in place; where two user turns in a row are not taken, it is joined to the user turn
  * beside it. Nothing is ever moved to the head: that would change the beginning that a cache knows.
  */
-t9_status history_arrange(struct history *h, const struct turn *messages, size_t n,
+t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n,
                           struct history_caps caps, struct t9_err *err);
-void history_deinit(struct history *h); /* accepts a zeroed one */
+void turns_deinit(struct history *h); /* accepts a zeroed one */
 
 /* Appends the JSON array of messages. Arguments of tool calls that are an object in a string are
  * written as the object, which is what templates expect. */
-void history_write(const struct history *h, struct buf *out);
+void turns_write(const struct history *h, struct buf *out);
 
 #endif
