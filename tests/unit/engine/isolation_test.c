@@ -196,10 +196,11 @@ static struct world world;
 
 __attribute__((format(printf, 2, 3))) static void wrong(struct world *w, const char *fmt, ...)
 {
+    if (atomic_fetch_add(&w->tally.wrong, 1) > 0)
+        return;
     va_list args;
     va_start(args, fmt);
-    if (atomic_fetch_add(&w->tally.wrong, 1) == 0)
-        vsnprintf(w->tally.what, sizeof w->tally.what, fmt, args);
+    vsnprintf(w->tally.what, sizeof w->tally.what, fmt, args);
     va_end(args);
 }
 
@@ -290,7 +291,7 @@ static void append_turn(struct world *w, struct conv *c)
         snprintf(text + n, sizeof text - (size_t)n,
                  "<|im_start|>user\nMy code word is mk-%08x. %s<|im_end|>\n<|im_start|>assistant\n",
                  marker, questions[(size_t)(c->id / 4 + c->turn) % 3]);
-    struct tok_ids ids;
+    struct tok_ids ids = {0};
     struct tok_span span = {{text, (size_t)n}, true, true};
     tok_ids_init(&ids, LENGTH_MAX);
     ok(tokenizer_encode(w->tok, &span, 1, false, &ids, &err), &err);
@@ -457,8 +458,8 @@ static int32_t chain_of(const struct kv_tree *t, const struct kv_node *n, int32_
 /* The pages that a sequence shares: do they stand for its text, and is it only its own? */
 static void read_prefix(struct world *w, int32_t slot)
 {
-    int32_t tokens[LENGTH_MAX];
-    int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS];
+    int32_t tokens[LENGTH_MAX] = {0};
+    int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
     const struct seq *s = &w->e->seqs[slot];
     int32_t id = (int32_t)s->req->choice;
     bool own;
@@ -493,8 +494,8 @@ static void sample_slot(struct world *w)
 
 static void compute_node_again(struct world *w, const struct kv_node *n)
 {
-    int32_t tokens[LENGTH_MAX];
-    int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS];
+    int32_t tokens[LENGTH_MAX] = {0};
+    int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
     int32_t n_tokens = chain_of(w->e->tree, n, tokens, pages);
     if (n_tokens > 0)
         compute_again(w, "the cache", tokens, n_tokens, pages);

@@ -174,8 +174,10 @@ static struct request *submit(struct engine *e, uint32_t number)
 static void finish(struct engine *e, struct request *r, struct result *out)
 {
     struct event_cursor c = {.admitted = true, .n_prefilled = INT32_MAX, .n_tokens = INT32_MAX};
-    if (!engine_wait(e, r, &c, WAIT_MS))
+    if (!r || !engine_wait(e, r, &c, WAIT_MS)) {
         fail_msg("a request does not end");
+        return;
+    }
     assert_int_equal(r->finish, FINISH_REASON_LENGTH);
     out->n_tokens = r->n_tokens;
     memcpy(out->tokens, r->tokens, sizeof(int32_t) * (size_t)r->n_tokens);
@@ -202,7 +204,7 @@ static void run_solo(const struct loaded *l, kv_type type)
 
 static void run_shared(const struct loaded *l, kv_type type, int64_t pages)
 {
-    struct request *r[N_REQUESTS];
+    struct request *r[N_REQUESTS] = {0};
     struct engine *e = start(l, type, true, pages, &shared);
     for (uint32_t i = 0; i < n_jobs; i++)
         r[i] = submit(e, i);
@@ -266,7 +268,7 @@ static void compare_runs(const struct loaded *l, const char *name, kv_type type,
     /* Room for all, twice in one engine: the second time everything is a hit. */
     struct engine *e = start(l, type, true, 2 * need, &shared);
     for (int round = 0; round < 2; round++) {
-        struct request *r[N_REQUESTS];
+        struct request *r[N_REQUESTS] = {0};
         memset(shared.r, 0, sizeof shared.r);
         for (uint32_t i = 0; i < n_jobs; i++)
             r[i] = submit(e, i);
