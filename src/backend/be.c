@@ -193,13 +193,17 @@ t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err
     (void)be;
     *out = NULL;
     if (size_bytes == 0 || size_bytes > SIZE_MAX / 2)
-        return t9_fail(err, T9_STATUS_TOO_LARGE, "cannot reserve %zu bytes of address space",
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "cannot reserve %zu bytes of address space: a smaller --kv-memory or "
+                       "--max-length needs less",
                        size_bytes);
     size_t want = reserve_round(size_bytes);
     char *p = mmap(NULL, want + RESERVE_ALIGN, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        return t9_fail(err, T9_STATUS_NOMEM, "the OS refused %zu bytes of address space (error %d)",
+        return t9_fail(err, T9_STATUS_NOMEM,
+                       "the OS refused %zu bytes of address space (error %d): is there a limit "
+                       "(ulimit -v)? A smaller --kv-memory or --max-length needs less",
                        want, errno);
     size_t head = (RESERVE_ALIGN - (uintptr_t)p % RESERVE_ALIGN) % RESERVE_ALIGN;
     if (head > 0)
