@@ -288,7 +288,7 @@ static void compare_runs(const struct loaded *l, const char *name, kv_type type,
 
 static void same_bits(const char *name, kv_type type, int n_threads)
 {
-    struct loaded l;
+    struct loaded l = {0};
     if (!load(&l, name, "cpu", n_threads)) {
         print_message("%s: not there\n", name);
         skip();
@@ -303,7 +303,7 @@ static void same_bits(const char *name, kv_type type, int n_threads)
 static void producer_cancelled(void **state)
 {
     (void)state;
-    struct loaded l;
+    struct loaded l = {0};
     if (!load(&l, "llama", "cpu", 1))
         skip();
     make_jobs(model_info(l.m)->n_vocab);
