@@ -13,6 +13,7 @@ import argparse
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 
 CHECKS = ("not_a_server_error,status_code_conformance,content_type_conformance,"
@@ -43,6 +44,7 @@ def main():
         print(f"the server ended with {server.wait()}")
         return 1
     threading.Thread(target=server.stderr.read, daemon=True).start()
+    folder = tempfile.TemporaryDirectory()  # it leaves a cache where it runs
     try:
         run = subprocess.run(
             [a.python, "-m", "schemathesis.cli", "run", found.group(1) + "/openapi.json",
@@ -50,10 +52,11 @@ def main():
              "--phases", "examples,coverage,fuzzing", "--request-timeout", "20",
              "--max-failures", "20", "--suppress-health-check", "all", "--no-color"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.seconds * 6,
-            check=False)
+            cwd=folder.name, check=False)
     finally:
         server.terminate()
         code = server.wait(60)
+        folder.cleanup()
     print(run.stdout[-6000:])
     assert code == 0, f"the server ended with {code}"
     return run.returncode
