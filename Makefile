@@ -39,7 +39,7 @@ ifeq ($(MODEL),models/SmolLM2-135M-Instruct.Q4_1.gguf)
 	@tools/get-deps model
 endif
 	@printf '%s\n' '' \
-	  'tempo9 will listen on http://127.0.0.1:$(PORT) once the model is loaded. In another terminal:' '' \
+	  'tempo9 will listen on http://127.0.0.1:$(PORT) once the model is loaded: open that in a browser, or in another terminal:' '' \
 	  '  curl -N http://127.0.0.1:$(PORT)/v1/chat/completions -H "Content-Type: application/json" \' \
 	  "    -d '{\"model\": \"default\", \"stream\": true, \"temperature\": 0, \"max_tokens\": 60," \
 	  "         \"messages\": [{\"role\": \"user\", \"content\": \"Name three colours.\"}]}'" '' \
