@@ -15,6 +15,7 @@
 #include "protocol/history.h"
 #include "protocol/models.h"
 #include "protocol/openai_chat.h"
+#include "protocol/openai_completions.h"
 #include "protocol/run.h"
 
 #define USER "{\"role\":\"user\",\"content\":\"hi\"}"
@@ -519,6 +520,86 @@ static void test_run_stop(void **state)
     scripted_engine_free(engine);
 }
 
+struct several {
+    struct engine *engine;
+    struct prep *prep;
+    struct chat_run *run;
+    atomic_int wakes;
+};
+
+static void several_begin(struct several *t, int32_t queue_cap, const char *body)
+{
+    struct engine_script script;
+    struct chat_error e = {0};
+    engine_script_init(&script);
+    script.queue_cap = queue_cap;
+    script.gap_ms = 1;
+    t->engine = scripted_engine_new(&script);
+    t->prep = make_prep(t->engine, true);
+    atomic_store(&t->wakes, 0);
+    struct chat_run_hooks hooks = {on_wake, &t->wakes, NULL};
+    struct chat_caller caller = {.received_ns = clock_now_ns()};
+    assert_int_equal(
+        chat_run_new(&t->run, t->prep, &openai_completions_adapter, hooks, &caller, NULL),
+        T9_STATUS_OK);
+    if (chat_run_start(t->run, str_from(body), &e) != T9_STATUS_OK)
+        fail_msg("%s", e.err.msg);
+}
+
+static void several_end(struct several *t)
+{
+    for (int taken = 0;;) {
+        if (taken < atomic_load(&t->wakes)) {
+            taken++;
+            if (chat_run_notified(t->run))
+                break;
+        }
+    }
+    chat_run_free(t->run);
+    prep_free(t->prep);
+    scripted_engine_free(t->engine);
+}
+
+/* Choices are told apart and each ends once; the scripted engine answers with the prompt. */
+static void test_run_choices(void **state)
+{
+    static struct several t;
+    struct chat_event ev = {0};
+    int n_finished = 0, n_last = 0;
+    size_t n_text[6] = {0};
+    (void)state;
+    several_begin(&t, 64, "{\"prompt\":[\"abc\",\"de\"],\"n\":3,\"echo\":true}");
+    while (ev.kind != CHAT_EVENT_END) {
+        ev = chat_run_next(t.run);
+        assert_int_not_equal(ev.kind, CHAT_EVENT_ERROR);
+        if (ev.kind == CHAT_EVENT_TEXT)
+            n_text[ev.choice] += ev.text.n;
+        n_finished += ev.kind == CHAT_EVENT_FINISH;
+        n_last += ev.kind == CHAT_EVENT_FINISH && ev.is_last;
+    }
+    assert_int_equal(n_finished, 6);
+    assert_int_equal(n_last, 1);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(n_text[i], i < 3 ? 6 : 4);
+    assert_int_equal(ev.usage.n_prompt, 5);
+    assert_int_equal(ev.usage.n_completion, 3 * 3 + 3 * 2);
+    several_end(&t);
+}
+
+/* When the queue takes some of the choices only, the client is told so, and all is let go of. */
+static void test_run_choices_refused(void **state)
+{
+    static struct several t;
+    (void)state;
+    several_begin(&t, 2, "{\"prompt\":\"abc\",\"n\":5}");
+    struct chat_event ev = chat_run_next(t.run);
+    assert_int_equal(ev.kind, CHAT_EVENT_ERROR);
+    assert_int_equal(chat_error_http(&ev.error), 503);
+    assert_true(chat_run_is_over(t.run) && chat_run_failed_early(t.run));
+    assert_int_equal(chat_run_next(t.run).kind, CHAT_EVENT_NONE);
+    several_end(&t);
+}
+
 /* Texts of both sides, on one line whatever the prompt has in it. */
 static void test_divergence_text(void **state)
 {
@@ -596,12 +677,20 @@ static void test_capabilities_are_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_tables),      cmocka_unit_test(test_neutral_values),
-        cmocka_unit_test(test_honoured),    cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_arrangement), cmocka_unit_test(test_provenance),
-        cmocka_unit_test(test_model_names), cmocka_unit_test(test_caller_headers),
-        cmocka_unit_test(test_run_stop),    cmocka_unit_test(test_divergence_text),
-        cmocka_unit_test(test_openapi),     cmocka_unit_test(test_capabilities_are_json),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_neutral_values),
+        cmocka_unit_test(test_honoured),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_arrangement),
+        cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_model_names),
+        cmocka_unit_test(test_caller_headers),
+        cmocka_unit_test(test_run_stop),
+        cmocka_unit_test(test_run_choices),
+        cmocka_unit_test(test_run_choices_refused),
+        cmocka_unit_test(test_divergence_text),
+        cmocka_unit_test(test_openapi),
+        cmocka_unit_test(test_capabilities_are_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
