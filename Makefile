@@ -83,6 +83,7 @@ nightly: lint test asan tsan
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 
 install: program
+	@$(call build,release) --target tempo9_libraries
 	@cmake --install build/release --prefix '$(PREFIX)'
 
 deps-build:

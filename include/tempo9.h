@@ -265,13 +265,13 @@ struct t9_divergence {
 
 struct t9_engine_params {
     size_t struct_size;
-    t9_model *model;        /* at most one engine at a time; BUSY for a second one */
-    const char *kv_type;    /* NULL: "f16" ("f32" for the backend ref). "f32", "f16", "q8_0" */
-    uint64_t kv_bytes;      /* KV cache at most; taken as it is used. 0: half of the free memory */
-    int32_t max_length;     /* tokens of prompt and answer together; 0: what the file declares */
-    int32_t max_batch;      /* requests that compute at once */
-    int32_t step_tokens;    /* rows of one step; 0: the model's. At most the model's */
-    int32_t queue;          /* requests that wait; beyond it t9_engine_submit answers BUSY */
+    t9_model *model;     /* at most one engine at a time; BUSY for a second one */
+    const char *kv_type; /* NULL: "f16" ("f32" for the backend ref). "f32", "f16", "bf16", "q8_0" */
+    uint64_t kv_bytes;   /* KV cache at most; taken as it is used. 0: half of the free memory */
+    int32_t max_length;  /* tokens of prompt and answer together; 0: what the file declares */
+    int32_t max_batch;   /* requests that compute at once */
+    int32_t step_tokens; /* rows of one step; 0: the model's. At most the model's */
+    int32_t queue;       /* requests that wait; beyond it t9_engine_submit answers BUSY */
     int32_t max_per_client; /* of one client_key computing at once; 0: no limit */
     int32_t cache_idle_ms;  /* cached text is dropped when idle so long; 0: never */
     bool no_prefix_cache;   /* nothing is kept or shared between requests */

@@ -21,7 +21,7 @@ void t9_engine_params_init(struct t9_engine_params *p, size_t struct_size)
 static t9_status parse_kv_type(const t9_model *m, const char *name, kv_type *out,
                                struct t9_err *err)
 {
-    static const kv_type types[] = {KV_TYPE_F32, KV_TYPE_F16, KV_TYPE_Q8_0};
+    static const kv_type types[] = {KV_TYPE_F32, KV_TYPE_F16, KV_TYPE_BF16, KV_TYPE_Q8_0};
     *out = strcmp(be_name(m->be), "ref") == 0 ? KV_TYPE_F32 : KV_TYPE_F16;
     if (!name)
         return T9_STATUS_OK;
@@ -31,7 +31,8 @@ static t9_status parse_kv_type(const t9_model *m, const char *name, kv_type *out
             return T9_STATUS_OK;
         }
     }
-    return t9_fail(err, T9_STATUS_INVALID, "kv_type \"%.20s\" is none of f32, f16, q8_0", name);
+    return t9_fail(err, T9_STATUS_INVALID, "kv_type \"%.20s\" is none of f32, f16, bf16, q8_0",
+                   name);
 }
 
 /* Engine thread. */
@@ -166,26 +167,49 @@ t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out)
     struct t9_stats o;
     engine_stats_read(e->engine, &s);
     memset(&o, 0, sizeof o);
-#define COPY(name) o.name = s.name;
-    COPY(running)
-    COPY(waiting)
-    COPY(waiting_prefix)
-    COPY(waiting_preempted)
-    COPY(kv_pages_total) COPY(kv_pages_used) COPY(kv_pages_cold) COPY(kv_pages_pinned)
-        COPY(kv_pages_free) COPY(kv_page_bytes) COPY(cost_step_ns) COPY(cost_row_ns)
-            COPY(cost_key_ns) COPY(decode_step_ns) COPY(steps) COPY(rows) COPY(prompt_tokens)
-                COPY(cached_tokens) COPY(generated_tokens) COPY(recomputed_tokens)
-                    COPY(requests_admitted) COPY(requests_stop) COPY(requests_length)
-                        COPY(requests_cancelled) COPY(requests_error) COPY(requests_expired)
-                            COPY(prefix_full) COPY(prefix_partial) COPY(prefix_inflight)
-                                COPY(prefix_miss) COPY(prefix_given_up) COPY(prefix_diverged)
-                                    COPY(preemptions) COPY(evicted_pages) COPY(queue_ns)
-                                        COPY(prefill_ns) COPY(decode_ns) COPY(step_ns)
-                                            COPY(ttft_count) COPY(gap_count) COPY(ttft_sum_ns)
-                                                COPY(gap_sum_ns)
-#undef COPY
-                                                    memcpy(o.ttft_bucket, s.ttft_bucket,
-                                                           sizeof o.ttft_bucket);
+    o.running = s.running;
+    o.waiting = s.waiting;
+    o.waiting_prefix = s.waiting_prefix;
+    o.waiting_preempted = s.waiting_preempted;
+    o.kv_pages_total = s.kv_pages_total;
+    o.kv_pages_used = s.kv_pages_used;
+    o.kv_pages_cold = s.kv_pages_cold;
+    o.kv_pages_pinned = s.kv_pages_pinned;
+    o.kv_pages_free = s.kv_pages_free;
+    o.kv_page_bytes = s.kv_page_bytes;
+    o.cost_step_ns = s.cost_step_ns;
+    o.cost_row_ns = s.cost_row_ns;
+    o.cost_key_ns = s.cost_key_ns;
+    o.decode_step_ns = s.decode_step_ns;
+    o.steps = s.steps;
+    o.rows = s.rows;
+    o.prompt_tokens = s.prompt_tokens;
+    o.cached_tokens = s.cached_tokens;
+    o.generated_tokens = s.generated_tokens;
+    o.recomputed_tokens = s.recomputed_tokens;
+    o.requests_admitted = s.requests_admitted;
+    o.requests_stop = s.requests_stop;
+    o.requests_length = s.requests_length;
+    o.requests_cancelled = s.requests_cancelled;
+    o.requests_error = s.requests_error;
+    o.requests_expired = s.requests_expired;
+    o.prefix_full = s.prefix_full;
+    o.prefix_partial = s.prefix_partial;
+    o.prefix_inflight = s.prefix_inflight;
+    o.prefix_miss = s.prefix_miss;
+    o.prefix_given_up = s.prefix_given_up;
+    o.prefix_diverged = s.prefix_diverged;
+    o.preemptions = s.preemptions;
+    o.evicted_pages = s.evicted_pages;
+    o.queue_ns = s.queue_ns;
+    o.prefill_ns = s.prefill_ns;
+    o.decode_ns = s.decode_ns;
+    o.step_ns = s.step_ns;
+    o.ttft_count = s.ttft_count;
+    o.gap_count = s.gap_count;
+    o.ttft_sum_ns = s.ttft_sum_ns;
+    o.gap_sum_ns = s.gap_sum_ns;
+    memcpy(o.ttft_bucket, s.ttft_bucket, sizeof o.ttft_bucket);
     memcpy(o.gap_bucket, s.gap_bucket, sizeof o.gap_bucket);
     memcpy(o.bucket_ms, STATS_BUCKET_MS, sizeof o.bucket_ms);
     return sdk_out_give(out, &o, sizeof o);

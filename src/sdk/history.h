@@ -64,7 +64,7 @@ struct history {
  * beside it. Nothing is ever moved to the head: that would change the beginning that a cache knows.
  */
 t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n,
-                          struct history_caps caps, struct t9_err *err);
+                        struct history_caps caps, struct t9_err *err);
 void turns_deinit(struct history *h); /* accepts a zeroed one */
 
 /* Appends the JSON array of messages. Arguments of tool calls that are an object in a string are
