@@ -63,11 +63,10 @@ static void print_commands(void)
 
 static void print_program(void)
 {
-    printf(
-        "tempo9 serves language models (GGUF files) on this machine, to many at once.\n"
-        "\n"
-        "  tempo9 model.gguf          serve it on http://127.0.0.1:11435 (OpenAI, at /v1)\n"
-        "  tempo9 run model.gguf      chat with it in this terminal\n");
+    printf("tempo9 serves language models (GGUF files) on this machine, to many at once.\n"
+           "\n"
+           "  tempo9 model.gguf          serve it on http://127.0.0.1:11435 (OpenAI, at /v1)\n"
+           "  tempo9 run model.gguf      chat with it in this terminal\n");
     print_commands();
     printf("\nThe commonest options of serve (in brackets: what holds without them):");
     print_options(CLI_COMMAND_SERVE, true);

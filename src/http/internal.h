@@ -97,7 +97,7 @@ struct exchange {
     struct chat_caller caller;
     const char *api_key;   /* the one of ours that was given */
     unsigned status;       /* 0: none sent */
-    char error_code[40];   /* of a refusal, for the log */
+    char error_code[64];   /* of a refusal, for the log */
     int32_t retry_after_s; /* 0: as the engine's queue tells */
     struct conn *conn;
     bool refused; /* known with the head: the body is not kept */

@@ -85,12 +85,15 @@ enum MHD_Result reply_response(struct exchange *x, unsigned status, size_t n_byt
     return queue(x, status, r);
 }
 
-/* The code for the log, never the message, which quotes what the client sent. */
+/* The code for the log, never the message, which quotes what the client sent. A parameter's name
+ * may be the client's own text: it is told only where it looks like a name. */
 static void note_error(struct exchange *x, const struct chat_error *e)
 {
-    (void)snprintf(x->error_code, sizeof x->error_code, "%s%s%.20s",
-                   e->code ? e->code : t9_status_name(e->err.code), e->param[0] ? ":" : "",
-                   e->param);
+    static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.[]";
+    bool named = e->param[0] && strlen(e->param) <= 24 && !e->param[strspn(e->param, ok)];
+    (void)snprintf(x->error_code, sizeof x->error_code, "%s%s%s",
+                   e->code ? e->code : t9_status_name(e->err.code), named ? ":" : "",
+                   named ? e->param : "");
 }
 
 enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e)

@@ -97,8 +97,8 @@ static t9_status start_threads(struct http_server *s, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-/* Room for a head, and for what is sent. The library touches nearly all of it, so each silent stream
- * costs this much. */
+/* Room for a head, and for what is sent. The library touches nearly all of it, so each silent
+ * stream costs this much. */
 #define CONNECTION_BYTES ((size_t)16384)
 
 static t9_status start_library(struct http_server *s, struct t9_err *err)
