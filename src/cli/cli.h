@@ -17,7 +17,6 @@
 #include "model/model.h"
 #include "sample/sample.h"
 #include "template/template.h"
-#include "tempo9.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
@@ -158,8 +157,8 @@ void runtime_close(struct runtime *rt);
 /* The same through the SDK, for commands that answer: model and engine, with a progress line on a
  * terminal. Only tempo9.h is needed for what comes after. */
 struct session {
-    t9_model *model;
-    t9_engine *engine;
+    struct t9_model *model;
+    struct t9_engine *engine;
     struct plan_file *plan_file; /* NULL: no plan log */
 };
 t9_status session_open(struct session *s, const struct cli_options *o, struct t9_err *err);

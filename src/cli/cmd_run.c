@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "tempo9.h"
 
 #include <locale.h>
 #include <stdio.h>

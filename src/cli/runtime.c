@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/memory.h"
 #include "protocol/divergence.h"
+#include "tempo9.h"
 
 #include <errno.h>
 #include <stdio.h>
