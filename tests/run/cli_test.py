@@ -14,10 +14,13 @@ import os
 import re
 import resource
 import signal
+import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 
 import t9server
 
@@ -174,6 +177,38 @@ def test_config_file(cli):
     path = cli.file("t9.conf", "gguf = /no/such.gguf\nport = 0\n")
     err = cli.run("--config", path, code=1)[1]
     check("/no/such.gguf" in err, err)
+
+
+def test_tls(cli):
+    """https with a certificate of our own, where the library and openssl can."""
+    if not shutil.which("openssl"):
+        print("  passed over: there is no openssl here")
+        return
+    cert, key = os.path.join(cli.tmp, "cert.pem"), os.path.join(cli.tmp, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out",
+                    cert, "-days", "2", "-subj", "/CN=localhost", "-addext",
+                    "subjectAltName=DNS:localhost"], check=True, stderr=subprocess.DEVNULL)
+    err = cli.run(cli.tiny, "--port", "0", "--tls-cert", key, "--tls-key", cert, code=1)[1]
+    check("tls-cert" in err or "TLS did not start" in err, err)
+    if "without TLS" in err:
+        return
+    with open(os.path.join(cli.tmp, "tls.log"), "w+") as log:
+        p = subprocess.Popen([cli.a.program, cli.tiny, "--port", "0", "--kv-memory", "16M", "--tls-cert",
+                              cert, "--tls-key", key], stderr=log)
+        try:
+            found, until = None, time.monotonic() + 60
+            while not found and time.monotonic() < until:
+                with open(log.name) as f:
+                    found = re.search(r"listening on https://127.0.0.1:(\d+)", f.read())
+                time.sleep(0.05)
+            check(found, "no listener")
+            url = "https://localhost:%s/health" % found.group(1)
+            with urllib.request.urlopen(url, context=ssl.create_default_context(cafile=cert),
+                                        timeout=30) as r:
+                check(r.status == 200 and b"ok" in r.read(), "health")
+        finally:
+            p.terminate()
+            check(p.wait(60) == 0, "it ended with %d" % p.returncode)
 
 
 def test_version(cli):
