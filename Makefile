@@ -83,7 +83,7 @@ nightly: lint test asan tsan
 	@$(MAKE) fuzz FUZZ_SECONDS=600
 
 install: program
-	@$(call build,release) --target tempo9_libraries
+	@$(call build,release) --target tempo9_libraries tempo9_docs
 	@cmake --install build/release --prefix '$(PREFIX)'
 
 deps-build:
