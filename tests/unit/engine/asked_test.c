@@ -14,6 +14,7 @@ struct client {
     struct engine *e;
     struct thread thread;
     uint64_t seed;
+    bool is_long; /* its answers are, so that pages run out */
     int n_wrong, n_stopped, n_preempted;
 };
 
@@ -147,23 +148,24 @@ struct asked {
     struct sample_bias bias[4];
 };
 
-static struct request *ask(struct asked *a, uint64_t *rng)
+static struct request *ask(struct asked *a, bool is_long, uint64_t *rng)
 {
     struct request *r = NULL;
     struct t9_err err;
     uint64_t family = test_random(rng) % 2;
     fill_prompt(a->prompt, PROMPT_MAX, &family);
-    if (request_new(&r, 1 + (int32_t)(test_random(rng) % (test_random(rng) % 2 ? 40 : 200)),
-                    &err) != T9_STATUS_OK)
+    uint64_t longest = is_long || test_random(rng) % 2 ? 200 : 40;
+    int32_t n_max = is_long ? 150 : 1 + (int32_t)(test_random(rng) % longest);
+    if (request_new(&r, n_max, &err) != T9_STATUS_OK)
         return NULL;
     r->prompt = a->prompt;
     r->n_prompt = 1 + (int32_t)(test_random(rng) % PROMPT_MAX);
-    r->ignore_eos = test_random(rng) % 2;
+    r->ignore_eos = is_long || test_random(rng) % 2;
     r->min_tokens = (int32_t)(test_random(rng) % 90);
     for (int i = 0; i < 3; i++)
         a->stops[i] = (int32_t)(test_random(rng) % FAKE_TOKENS);
     r->stop_tokens = a->stops;
-    r->n_stop_tokens = test_random(rng) % 2 ? (int32_t)(test_random(rng) % 4) : 0;
+    r->n_stop_tokens = !is_long && test_random(rng) % 2 ? (int32_t)(test_random(rng) % 4) : 0;
     struct sample_params *p = &r->sampling;
     p->temperature = test_random(rng) % 2 ? 0.0f : 1.2f;
     p->seed = test_random(rng);
@@ -191,7 +193,7 @@ static void client_main(void *arg)
     uint64_t rng = c->seed;
     for (int i = 0; i < N_ASKED; i++) {
         struct t9_err err;
-        struct request *r = ask(&a, &rng);
+        struct request *r = ask(&a, c->is_long, &rng);
         if (!r || engine_submit(c->e, r, &err) != T9_STATUS_OK) {
             c->n_wrong++;
             continue;
@@ -235,10 +237,13 @@ static void same_among_others(void **state)
         p.max_length = 400;
         p.max_batch = batches[k];
         p.step_tokens = 48;
+        /* Steps slow enough for the clients to meet, where they are to take pages from each other.
+         */
+        atomic_store(&be->delay_us, k == 0 ? 300 : 0);
         struct engine *e = start(&p);
         engine_set_step_hook(e, checked_step, &n_broken);
         for (int i = 0; i < N_CLIENTS; i++) {
-            c[i] = (struct client){.e = e, .seed = (uint64_t)(1 + i + 10 * k)};
+            c[i] = (struct client){.e = e, .seed = (uint64_t)(1 + i + 10 * k), .is_long = k == 0};
             assert_int_equal(thread_start(&c[i].thread, "client", client_main, &c[i], &err),
                              T9_STATUS_OK);
         }
