@@ -12,9 +12,12 @@ that each equal their solo run.
 import concurrent.futures
 import json
 import math
+import os
 import re
+import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
@@ -322,6 +325,39 @@ def check_keys_and_limits(program, model):
         stop(proc)
 
 
+def recommending(model, path):
+    """A copy of the model whose file recommends how to sample it."""
+    def member(key, kind, value):
+        return struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind) + value
+
+    with open(model, "rb") as f:
+        data = f.read()
+    n_tensors, n_members = struct.unpack("<QQ", data[8:24])
+    more = member("general.sampling.temp", 6, struct.pack("<f", 0.25))
+    more += member("general.sampling.top_k", 5, struct.pack("<i", 20))
+    more += member("general.sampling.min_p", 6, struct.pack("<f", 7))
+    n = next(n for n in range(256) if (len(more) + len(member("x", 8, b"")) + 8 + n) % 256 == 0)
+    more += member("x", 8, struct.pack("<Q", n) + b"x" * n)  # keeps the alignment of what follows
+    good = more.replace(struct.pack("<f", 7), struct.pack("<f", 0.5))
+    for name, members in (("bad", more), ("good", good)):
+        with open(os.path.join(path, name + ".gguf"), "wb") as f:
+            f.write(data[:8] + struct.pack("<QQ", n_tensors, n_members + 4) + members + data[24:])
+
+
+def check_recommended_sampling(program, model):
+    """Options win over the file, and the file over the plain defaults; nonsense in it is not used."""
+    with tempfile.TemporaryDirectory() as path:
+        recommending(model, path)
+        for name, want in (("good", (0.25, 0.9, 20, 0.5)), ("bad", (1, 0.9, 0, 0))):
+            proc, port = start(program, os.path.join(path, name + ".gguf"), "--top-p", "0.9")
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/capabilities") as f:
+                    d = json.load(f)["model"]["sampling_defaults"]
+                assert (d["temperature"], d["top_p"], d["top_k"], d["min_p"]) == want, d
+            finally:
+                stop(proc)
+
+
 def main():
     begin = time.monotonic()
     proc, port = start(sys.argv[1], sys.argv[2])
@@ -334,6 +370,7 @@ def main():
     finally:
         stop(proc)
     check_keys_and_limits(sys.argv[1], sys.argv[2])
+    check_recommended_sampling(sys.argv[1], sys.argv[2])
     print(f"openai {openai.__version__}: passed in {time.monotonic() - begin:.1f} s")
 
 
