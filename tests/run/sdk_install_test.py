@@ -12,6 +12,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import t9server  # noqa: E402
+
 ARGS = None
 
 
@@ -101,6 +104,18 @@ class Installed(unittest.TestCase):
         dynamic = run("readelf", "-d", os.path.join(self.lib, "libtempo9.so"))
         self.assertIn("Library soname: [libtempo9.so.0.1]", dynamic)
         self.assertNotIn("RUNPATH", dynamic)
+
+    def test_curl_example(self):
+        if not shutil.which("curl"):
+            self.skipTest("no curl")
+        script = os.path.join(ARGS.source, "examples", "curl", "chat.sh")
+        with t9server.Server(ARGS.program, self.models[0], "--kv-memory", "32M", "--api-key", "k-1") as server:
+            env = dict(os.environ, TEMPO9_URL="http://127.0.0.1:%d" % server.port, TEMPO9_API_KEY="k-1")
+            out = run("sh", script, 'Say "hi"\nand\\or bye.', env=env)
+            self.assertIn("data: {", out)
+            self.assertIn("data: [DONE]", out)
+            env["TEMPO9_API_KEY"] = "wrong"
+            self.assertNotEqual(subprocess.run(["sh", script], env=env, capture_output=True).returncode, 0)
 
     def test_header_in_cpp(self):
         compiler = shutil.which("g++") or shutil.which("clang++")
