@@ -55,7 +55,7 @@ static bool fails(enum fault kind)
 /* Seen by libraries; `next` is the C library's function of the same name. */
 #define OURS __attribute__((visibility("default")))
 #define NEXT(function)                                                                             \
-    static __typeof__(&function) next;                                                             \
+    static __typeof__(&(function)) next;                                                           \
     if (!next)                                                                                     \
     *(void **)(void *)&next = dlsym(RTLD_NEXT, #function)
 
