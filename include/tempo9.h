@@ -389,7 +389,7 @@ struct t9_request_params {
     const struct t9_logit_bias *bias; /* [n_bias], at most 1024 */
     size_t n_bias;
     /* Log probabilities of the model's own row of logits, before all of the above. 0: none; 1: of
-     * each token; 1 + k: and of the k likeliest, k <= 20. */
+     * each token; 1 + k: and of the k likeliest, k <= 20. With prompt_logprobs at least 1. */
     int32_t n_logprobs;
     bool prompt_logprobs; /* of the prompt, too: it is computed anew then, whatever is cached */
 
