@@ -11,8 +11,9 @@ max(200 ms, 2 x that step). A stream that ends is replaced by a new one; the wai
 token is no gap and is listed apart. Standard library only.
 
 A token that brings no text (half of a character, a special token) brings no event, and the gap
-around it would be counted twice as long as any step was. So the streams count: every token of that
-is text. How many events the tokens of the streams had is printed.
+around it would be counted twice as long as any step was. So the streams count: with a model that
+can, every token of that is text. With one that cannot, what its streams' tokens were in events is
+printed.
 """
 
 import argparse
@@ -27,7 +28,8 @@ import words
 
 P3_FLOOR_MS = 200.0
 
-COUNT = " Now count from 1 to 9999. Write only the numbers, separated by spaces, and do not stop."
+COUNT = ("Count from 1 to 2000. Write only the numbers, separated by spaces: 1 2 3 and so on, "
+         "without stopping.")
 
 
 class Gaps:
@@ -41,13 +43,12 @@ class Gaps:
         self.last_at = {}  # of each stream that runs, its newest event with text
 
 
-async def keep_stream(endpoint, a, ruler, i, gaps):
+async def keep_stream(endpoint, a, i, gaps):
     """One stream after another, for ever."""
     n = 0
     while True:
-        body = {"messages": [{"role": "user", "content": ruler.text(
-            "stream/%d/%d" % (i, n), a.stream_prompt_tokens) + COUNT}],
-            "max_tokens": a.stream_tokens, "temperature": 0, "ignore_eos": True}
+        body = {"messages": [{"role": "user", "content": COUNT}],
+                "max_tokens": a.stream_tokens, "temperature": 0}
 
         async def on_text(_connection, answer):
             gaps.last_at[i] = answer.text_at[-1]
@@ -77,7 +78,7 @@ async def until(what, condition, streams, wait_s):
 
 async def run_once(endpoint, a, ruler):
     gaps = Gaps()
-    streams = [asyncio.ensure_future(keep_stream(endpoint, a, ruler, i, gaps))
+    streams = [asyncio.ensure_future(keep_stream(endpoint, a, i, gaps))
                for i in range(a.streams)]
     try:
         await until("all streams decode", lambda: len(gaps.last_at) == a.streams, streams,
@@ -154,7 +155,6 @@ def show(r):
 def add_options(p):
     p.add_argument("--streams", type=int, default=8)
     p.add_argument("--prompt-tokens", type=int, default=16000, help="about (%(default)s)")
-    p.add_argument("--stream-prompt-tokens", type=int, default=64)
     p.add_argument("--stream-tokens", type=int, default=4096, help="at most, of each stream")
     p.add_argument("--before-s", type=float, default=5)
     p.add_argument("--timeout-s", type=float, default=900)
