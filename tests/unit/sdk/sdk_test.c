@@ -389,7 +389,7 @@ static void test_bad_models(void **state)
     t9_err err;
     snprintf(path, sizeof path, "%s/bad.gguf", folder);
     snprintf(missing, sizeof missing, "%s/missing.gguf", folder);
-    test_write_file(path, "GGUF\3\0\0\0 nonsense", 19);
+    test_write_file(path, "GGUF\3\0\0\0 nonsense", 17);
     t9_model_params_init(&p, sizeof p);
     p.path = path;
     assert_int_not_equal(t9_model_load(&m, &p, &err), T9_STATUS_OK);
