@@ -184,9 +184,10 @@ static void list_walk(struct list *l, int at, struct ollama_name *n, int level)
         return;
     }
     while (!l->full && !l->nomem && (e = readdir(d))) {
-        if (!ollama_part_ok(str_from(e->d_name), level == 0))
+        str name = str_from(e->d_name);
+        if (!ollama_part_ok(name, level == 0))
             continue;
-        snprintf(part[level], OLLAMA_PART_MAX, "%s", e->d_name);
+        snprintf(part[level], OLLAMA_PART_MAX, STR_FMT, STR_ARG(name));
         if (level == 3) {
             list_add(l, n);
             continue;
