@@ -129,7 +129,8 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
 static void *run(void *arg)
 {
     struct engine *e = arg;
-    (void)pthread_setname_np(pthread_self(), "scripted"); /* tests tell it from the server by that */
+    /* Tests tell it from the server by that. */
+    (void)pthread_setname_np(pthread_self(), "scripted");
     pthread_mutex_lock(&e->lock);
     while (!e->stop || e->n_live) {
         if (e->n_live == 0) {
