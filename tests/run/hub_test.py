@@ -556,7 +556,7 @@ def test_stall(a, tmp):
     name, f, hub = one()
     with hub:
         hub.hold = threading.Event()
-        threading.Timer(3, hub.hold.set).start()
+        threading.Timer(6, hub.hold.set).start()
         _, err = b.pull(hub, "owner/repo", "--stall-timeout", "2")
         check("again in" in err, err)
         b.has(name, f)
