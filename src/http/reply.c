@@ -91,7 +91,7 @@ static void note_error(struct exchange *x, const struct chat_error *e)
 {
     static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.[]";
     bool named = e->param[0] && strlen(e->param) <= 24 && !e->param[strspn(e->param, ok)];
-    (void)snprintf(x->error_code, sizeof x->error_code, "%s%s%s",
+    (void)snprintf(x->error_code, sizeof x->error_code, "%s%s%.24s",
                    e->code ? e->code : t9_status_name(e->err.code), named ? ":" : "",
                    named ? e->param : "");
 }

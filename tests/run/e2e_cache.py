@@ -117,6 +117,8 @@ def test_reuse_is_told(run):
               warm["timings"])
         check(0 < warm["timings"]["first_token_ms"] < cold["timings"]["first_token_ms"],
               (cold["timings"], warm["timings"]))
+        # The pages are given back a moment after the last byte was read.
+        wait_state(s, lambda now: now["pool"]["used"] == 0, "pages that nobody uses")
         m = s.metrics()
         check(m['tempo9_prefix_requests_total{found="full"}'] == 1, "full")
         check(m['tempo9_prefix_requests_total{found="nothing"}'] == 1, "nothing")
