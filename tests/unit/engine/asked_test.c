@@ -28,7 +28,7 @@ struct expected {
 
 static double log_softmax(const float *logits, int32_t id)
 {
-    double max = -INFINITY, sum = 0;
+    double max = -HUGE_VAL, sum = 0;
     for (int32_t i = 0; i < FAKE_TOKENS; i++)
         max = fmax(max, (double)logits[i]);
     for (int32_t i = 0; i < FAKE_TOKENS; i++)
@@ -118,7 +118,8 @@ static bool prompt_is_right(const struct request *r)
     for (int32_t i = 1; i < r->n_prompt; i++) {
         const struct token_logprob *l = r->prompt_logprobs + (size_t)i * row;
         fake_logits(r->prompt, i, logits);
-        if (l[0].id != r->prompt[i] || !near(l[0].logprob, log_softmax(logits, r->prompt[i])))
+        if (l[0].id != r->prompt[i] ||
+            !near((double)l[0].logprob, log_softmax(logits, r->prompt[i])))
             return false;
         if (r->n_top > 0 && l[1].id != likeliest(logits))
             return false;
@@ -133,7 +134,7 @@ static bool answer_is_right(const struct request *r, const struct expected *x)
         return false;
     for (int32_t i = 0; r->logprobs && i < x->n; i++) {
         const struct token_logprob *l = r->logprobs + (size_t)i * (size_t)(1 + r->n_top);
-        if (l[0].id != x->tokens[i] || !near(l[0].logprob, x->logprob[i]))
+        if (l[0].id != x->tokens[i] || !near((double)l[0].logprob, (double)x->logprob[i]))
             return false;
         for (int32_t k = 1; k <= r->n_top; k++) {
             if ((k == 1 && l[k].id != x->top[i]) || (k > 1 && l[k].logprob > l[k - 1].logprob))

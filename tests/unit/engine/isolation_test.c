@@ -211,16 +211,16 @@ static const char *const systems[] = {
     "You are a helpful assistant. Please answer the question with a short answer and then explain "
     "the reason for the answer. Call the tool with the name and the arguments of the function. If "
     "there is an error, then say that there is an error and try again with other arguments.",
-    "The weather in Paris is sunny and the weather in London is rainy. What is the capital of "
-    "France? The capital of France is Paris. You are a helpful assistant.",
+    ("The weather in Paris is sunny and the weather in London is rainy. What is the capital of "
+     "France? The capital of France is Paris. You are a helpful assistant."),
     "Write a function that returns the sum of two numbers. def add(a, b): return a + b.",
 };
 static const char *const questions[] = {
     "Once upon a time there was a little girl who lived in a village near the forest. When she was "
     "older she went to the city and worked in a library where there were many books. Repeat my "
     "code word.",
-    "It is not the strongest of the species that survives but the one that is the most responsive "
-    "to change. What is my code word?",
+    ("It is not the strongest of the species that survives but the one that is the most responsive "
+     "to change. What is my code word?"),
     "The time is 12:30. Say the code word that I gave to you and nothing else.",
 };
 

@@ -313,7 +313,7 @@ static void log_probabilities(void **state)
     struct token_logprob out[1 + SAMPLE_TOP_MAX];
     struct sampler *s = new_sampler(N);
     for (uint32_t a = 0; a < 50; a++) {
-        double max = -INFINITY, sum = 0;
+        double max = -HUGE_VAL, sum = 0;
         for (uint32_t i = 0; i < N; i++) {
             l[i] = i % 11 == 0 ? -INFINITY : floorf(random_logit(i, a) * 4) / 4;
             max = fmax(max, (double)l[i]);
