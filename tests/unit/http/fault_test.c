@@ -55,9 +55,12 @@ static bool fails(enum fault kind)
 /* Seen by libraries; `next` is the C library's function of the same name. */
 #define OURS __attribute__((visibility("default")))
 #define NEXT(function)                                                                             \
-    static __typeof__(&(function)) next;                                                           \
-    if (!next)                                                                                     \
-    *(void **)(void *)&next = dlsym(RTLD_NEXT, #function)
+    static _Atomic(void *) known;                                                                  \
+    void *found = atomic_load(&known);                                                             \
+    if (!found)                                                                                    \
+        atomic_store(&known, found = dlsym(RTLD_NEXT, #function));                                 \
+    __typeof__(&(function)) next;                                                                  \
+    *(void **)(void *)&next = found
 
 OURS ssize_t recv(int fd, void *p, size_t n, int flags)
 {
