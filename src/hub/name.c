@@ -53,7 +53,7 @@ bool hub_is_hex(str s, size_t n)
  * and neither "--" nor "..". The cache folder OWNER--REPO is therefore unambiguous. */
 static bool repo_part_ok(str s)
 {
-    if (s.n == 0 || s.n > HUB_NAME_PART_MAX)
+    if (!s.p || s.n == 0 || s.n > HUB_NAME_PART_MAX)
         return false;
     for (size_t i = 0; i < s.n; i++) {
         bool mark = s.p[i] == '-' || s.p[i] == '.';
