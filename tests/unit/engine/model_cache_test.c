@@ -97,7 +97,7 @@ static void make_full_jobs(int32_t n_vocab, uint32_t n, int32_t prompt_max, int3
         if (i >= n / 2 && i < n / 2 + n / 3) {
             j->n_prompt =
                 prompt_max / 20 + (int32_t)(test_random(&rng) % (uint64_t)(prompt_max / 8));
-            j->max_tokens = 5 * reply_max + (int32_t)i;
+            j->max_tokens = (prompt_max == PROMPT_MAX ? 8 : 5) * reply_max + (int32_t)i;
         }
         int32_t n_shared = i % 3 == 0 ? 0 : 20 + (int32_t)(test_random(&rng) % 680);
         uint64_t text = (uint64_t)(i % 3) + 5;
@@ -384,7 +384,7 @@ static void full_with(kv_type type, uint32_t n, int32_t prompt_max, bool with_ro
     const struct model_info *info = model_info(l.m);
     bool is_large = info->n_params > LARGE_PARAMS;
     make_full_jobs(info->n_vocab, is_large && n < N_REQUESTS ? n / 2 : n, prompt_max,
-                   is_large ? 16 : 32);
+                   is_large && with_room ? 16 : 32);
     int64_t prompts = 0;
     for (uint32_t i = 0; i < n_jobs; i++)
         prompts += jobs[i].n_prompt;
