@@ -125,17 +125,5 @@ static void write_choice(const struct chat_reply *r, const struct chat_choice *c
 void openai_chat_whole(const struct chat_reply *r, const struct chat_choice *choices,
                        size_t n_choices, const struct chat_event *end, struct buf *out)
 {
-    openai_write_head(r, "chat.completion", out);
-    openai_write_prompt_ids(r, out);
-    buf_puts(out, ",\"choices\":[");
-    for (size_t i = 0; i < n_choices; i++) {
-        if (i)
-            buf_putc(out, ',');
-        write_choice(r, &choices[i], i, out);
-    }
-    buf_puts(out, "],");
-    openai_write_usage(&end->usage, out);
-    buf_putc(out, ',');
-    openai_write_extras(r, end, out);
-    buf_putc(out, '}');
+    openai_write_whole(r, "chat.completion", choices, n_choices, write_choice, end, out);
 }

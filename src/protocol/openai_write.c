@@ -174,6 +174,25 @@ void openai_write_token_ids(const struct chat_reply *r, const struct chat_tokens
 
 /* ---- errors ---- */
 
+void openai_write_whole(const struct chat_reply *r, const char *object,
+                        const struct chat_choice *choices, size_t n_choices,
+                        openai_choice_fn write_choice, const struct chat_event *end, struct buf *b)
+{
+    openai_write_head(r, object, b);
+    openai_write_prompt_ids(r, b);
+    buf_puts(b, ",\"choices\":[");
+    for (size_t i = 0; i < n_choices; i++) {
+        if (i)
+            buf_putc(b, ',');
+        write_choice(r, &choices[i], i, b);
+    }
+    buf_puts(b, "],");
+    openai_write_usage(&end->usage, b);
+    buf_putc(b, ',');
+    openai_write_extras(r, end, b);
+    buf_putc(b, '}');
+}
+
 void openai_write_stream_error(const struct chat_event *ev, struct buf *b)
 {
     /* No [DONE] after it: a client must not take the answer for a complete one. */

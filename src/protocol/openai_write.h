@@ -28,6 +28,13 @@ void openai_write_finish(finish_reason finish, int32_t stop_token, struct buf *b
 /* With return_token_ids: ,"prompt_token_ids":[..] and ,"token_ids":[..] */
 void openai_write_prompt_ids(const struct chat_reply *r, struct buf *b);
 void openai_write_token_ids(const struct chat_reply *r, const struct chat_tokens *t, struct buf *b);
+/* One choice of a whole reply, an object; index is its place. */
+typedef void (*openai_choice_fn)(const struct chat_reply *r, const struct chat_choice *c,
+                                 size_t index, struct buf *b);
+/* A whole reply: head, choices, usage, extensions. */
+void openai_write_whole(const struct chat_reply *r, const char *object,
+                        const struct chat_choice *choices, size_t n_choices,
+                        openai_choice_fn write_choice, const struct chat_event *end, struct buf *b);
 /* The last event of a stream that broke off. */
 void openai_write_stream_error(const struct chat_event *ev, struct buf *b);
 
