@@ -18,7 +18,8 @@
  * machine's cores as their `threads` say.
  * - Nothing here ends the process, prints, or reads the environment. What fails returns a status,
  *   and a sentence in the caller's struct t9_err: what was wrong, where, and what to do about it.
- *   `err` may be NULL everywhere. On failure, out parameters are NULL or untouched.
+ *   `err` may be NULL everywhere, and says OK and nothing after a success. On failure, out
+ *   parameters are NULL or untouched.
  * - Strings that come in end with NUL, or have their length beside them when they may hold any
  * byte. They are copied: nothing needs to outlive the call unless it says so.
  * - Memory that comes out through a `t9_text` or `t9_ids` belongs to the caller (t9_text_free,
@@ -268,13 +269,16 @@ struct t9_engine_params {
     t9_model *model;     /* at most one engine at a time; BUSY for a second one */
     const char *kv_type; /* NULL: "f16" ("f32" for the backend ref). "f32", "f16", "bf16", "q8_0" */
     uint64_t kv_bytes;   /* KV cache at most; taken as it is used. 0: half of the free memory */
-    int32_t max_length;  /* tokens of prompt and answer together; 0: what the file declares */
-    int32_t max_batch;   /* requests that compute at once */
-    int32_t step_tokens; /* rows of one step; 0: the model's. At most the model's */
-    int32_t queue;       /* requests that wait; beyond it t9_engine_submit answers BUSY */
+    /* Tokens of prompt and answer together; 0: what the file declares. More than that is INVALID
+     * unless allow_long is set: a model makes no sense beyond what it was made for. */
+    int32_t max_length;
+    int32_t max_batch;      /* requests that compute at once */
+    int32_t step_tokens;    /* rows of one step; 0: the model's. At most the model's */
+    int32_t queue;          /* requests that wait; beyond it t9_engine_submit answers BUSY */
     int32_t max_per_client; /* of one client_key computing at once; 0: no limit */
     int32_t cache_idle_ms;  /* cached text is dropped when idle so long; 0: never */
     bool no_prefix_cache;   /* nothing is kept or shared between requests */
+    bool allow_long;        /* max_length may exceed what the file declares, for tests */
     /* Called on the engine thread, one line of JSON per step and without a line feed; see
      * docs/engine.md. NULL: off. Must not block. */
     void (*plan_log)(void *ctx, const char *line, size_t n_bytes);
@@ -386,7 +390,7 @@ struct t9_request_params {
     /* Up to 10; 0 and 1: off. Divides the positive logits of tokens that prompt or answer have, and
      * multiplies the negative ones. */
     float repetition_penalty;
-    const struct t9_logit_bias *bias; /* [n_bias], at most 1024 */
+    const struct t9_logit_bias *bias; /* [n_bias], at most 1024; ids of the vocabulary */
     size_t n_bias;
     /* Log probabilities of the model's own row of logits, before all of the above. 0: none; 1: of
      * each token; 1 + k: and of the k likeliest, k <= 20. With prompt_logprobs at least 1. */
@@ -397,9 +401,9 @@ struct t9_request_params {
     const char *const *stops; /* texts that end the answer and are not part of it; up to 16 of 256
                                  bytes; need `text` */
     size_t n_stops;
-    const int32_t *stop_ids; /* tokens that end it, up to 128 */
+    const int32_t *stop_ids; /* tokens that end it, up to 128; ids of the vocabulary */
     size_t n_stop_ids;
-    int32_t min_tokens; /* no end before so many */
+    int32_t min_tokens; /* no end before so many; at most max_tokens, and what fits */
     bool ignore_eos;    /* the model's own ends are ordinary tokens */
 
     bool text; /* events carry text; else only tokens */

@@ -9,9 +9,15 @@
 A Model may be used by any number of threads; an Engine answers any number of requests at once, each iterated by one
 thread. Calls into the library let other Python threads run. What fails raises Error, whose `status` is the library's
 ("INVALID", "NOT_FOUND", "NOMEM", ...) and whose text says what to do.
+
+close() may come from any thread: it waits for calls that are under way, and calls that come later raise ValueError. A
+child process after os.fork() may not use its parent's objects: calls raise Error, and nothing is freed there.
 """
+import array as _array
 import ctypes as _c
 import json as _json
+import os as _os
+import threading as _threading
 
 from . import _native
 
@@ -32,6 +38,55 @@ class Error(Exception):
 def _check(code, err=None):
     if code:
         raise Error(_native.lib.t9_status_name(code).decode(), err.msg.decode("utf-8", "replace") if err else "")
+
+
+def _refuse(message, *values):
+    raise Error("INVALID", message % values)
+
+
+def _zero_ended(name, value):
+    """Text for the library, which ends at a NUL byte: one in the middle would cut it."""
+    if not isinstance(value, (bytes, str)):
+        raise TypeError("%s must be a text, not %s" % (name, type(value).__name__))
+    data = value if isinstance(value, bytes) else value.encode()
+    if 0 in data:
+        _refuse("%s has a NUL byte in it", name)
+    return data
+
+
+def _integer(name, value, kind):
+    """An integer that its C type can hold; ctypes would take the lowest bits of any."""
+    bits = 8 * _c.sizeof(kind)
+    signed = kind(-1).value < 0
+    low, high = (-1 << bits - 1, (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if not low <= value <= high:
+        _refuse("%s must be within %d and %d, got %d", name, low, high, value)
+    return value
+
+
+_INTEGERS = (_c.c_int32, _c.c_uint32, _c.c_int64, _c.c_uint64)
+
+
+def _fill(p, **values):
+    """Sets fields of a struct; what they cannot hold is refused by name."""
+    kinds = dict((field[0], field[1]) for field in p._fields_)
+    for name, value in values.items():
+        kind = kinds[name]
+        if kind is _c.c_char_p and value is not None:
+            value = _zero_ended(name, value)
+        elif kind in _INTEGERS and hasattr(value, "__index__"):
+            value = _integer(name, value.__index__(), kind)
+        setattr(p, name, value)
+
+
+def _ids_in(name, ids):
+    """Token ids as an array of the library's, and their number."""
+    try:
+        values = _array.array("i", iter(ids))
+    except OverflowError:
+        _refuse("%s: a number in it is no token id: ids have 32 bits", name)
+    n = len(values)
+    return (_c.c_int32 * n).from_buffer(values) if n else (_c.c_int32 * 1)(), n
 
 
 def _text(out):
@@ -73,14 +128,106 @@ def set_log(function, level="info"):
 
 
 class _Handle:
-    """A C object that close(), `with` and the garbage collector free."""
+    """A C object that close(), `with` and the garbage collector free.
+
+    Calls are counted per thread. close() lets nobody in any more and waits until all are out; whoever finds itself the
+    last one out, be it that thread or another, frees the object. A thread that closes within a call of its own (from a
+    signal handler, say) does not wait for itself. In another process than the one that made the object nothing of it
+    is touched, its lock neither: the thread that held it does not exist there.
+    """
     _free = None
     _p = None
+    _pid = None
+    _closed = False
+    _freeing = None  # the thread that is about to free, or does
+
+    def _own(self, p):
+        self._changed = _threading.Condition()
+        self._inside = {}  # thread: calls
+        self._gone = False
+        self._pid = _os.getpid()
+        self._p = p
 
     def close(self):
-        p, self._p = self._p, None
+        if self._pid != _os.getpid():
+            self._p = None
+            return
+        with self._changed:
+            self._closed = True
+            p = self._last_out()
         if p:
+            self._let_go(p)
+        with self._changed:
+            me = _threading.get_ident()
+            while not self._gone and me not in self._inside and me != self._freeing:
+                self._changed.wait()
+
+    def _closing(self, me):
+        """With the lock: whether other threads are about to leave it, or to free it. (What the garbage collector
+        closes within this thread's own steps here must not wait for this thread.)"""
+        if self._p:
+            return self._closed and self._inside and me not in self._inside
+        return not self._gone and me != self._freeing
+
+    def _last_out(self):
+        """With the lock: the object, if it is to be freed now."""
+        if not self._closed or self._inside or not self._p:
+            return None
+        p, self._p = self._p, None
+        self._freeing = _threading.get_ident()
+        return p
+
+    def _let_go(self, p):
+        try:
             self._free(p)
+        finally:
+            with self._changed:
+                self._gone = True
+                self._freeing = None
+                self._changed.notify_all()
+
+    def _check_process(self):
+        if self._pid not in (None, _os.getpid()):
+            _refuse("this %s was made by process %d, and a child process after fork() may not use it: make one here",
+                    type(self).__name__, self._pid)
+
+    def _enter(self):
+        self._check_process()
+        if self._p:
+            with self._changed:
+                me = _threading.get_ident()
+                if self._p and (not self._closed or me in self._inside):
+                    self._inside[me] = self._inside.get(me, 0) + 1
+                    return
+        raise ValueError("%s is closed" % type(self).__name__)
+
+    def _enter_if_open(self):
+        """Like _enter, but waits until a close() under way is done; False: the object is gone."""
+        with self._changed:
+            me = _threading.get_ident()
+            while self._closing(me):
+                self._changed.wait()
+            if self._p:
+                self._inside[me] = self._inside.get(me, 0) + 1
+            return bool(self._p)
+
+    def _leave(self):
+        with self._changed:
+            me = _threading.get_ident()
+            self._inside[me] -= 1
+            if not self._inside[me]:
+                del self._inside[me]
+            p = self._last_out()
+        if p:
+            self._let_go(p)
+
+    def _call(self, function, *rest):
+        """function(the C object, *rest), during which it is not freed."""
+        self._enter()
+        try:
+            return function(self._p, *rest)
+        finally:
+            self._leave()
 
     def __enter__(self):
         return self
@@ -89,12 +236,8 @@ class _Handle:
         self.close()
 
     def __del__(self):
-        self.close()
-
-    def _open(self):
-        if not self._p:
-            raise ValueError("%s is closed" % type(self).__name__)
-        return self._p
+        if self._pid is not None:
+            self.close()
 
 
 class Model(_Handle):
@@ -104,10 +247,8 @@ class Model(_Handle):
     def __init__(self, path, threads=0, step_tokens=0, backend=None, isa=None, vocab_only=False, progress=None):
         p = _native.ModelParams()
         _native.lib.t9_model_params_init(_c.byref(p), _c.sizeof(p))
-        p.path = str(path).encode()
-        p.backend = backend.encode() if backend else None
-        p.isa = isa.encode() if isa else None
-        p.threads, p.step_tokens, p.vocab_only = threads, step_tokens, vocab_only
+        _fill(p, path=_os.fsencode(path), backend=backend or None, isa=isa or None, threads=threads,
+              step_tokens=step_tokens, vocab_only=vocab_only)
         raised = []
         if progress:
             def step(_ctx, done, total):
@@ -122,13 +263,17 @@ class Model(_Handle):
         if raised:
             raise raised[0]
         _check(code, err)
-        self._p = out.value
+        self._own(out.value)
 
     @property
     def info(self):
         """A dict of what is known of the model: arch, n_vocab, context_length, n_params, ..."""
-        out = _native.ModelInfo()
-        _check(_native.lib.t9_model_info(self._open(), _c.byref(out)))
+        return self._call(self._read_info)
+
+    @staticmethod
+    def _read_info(model):
+        out = _native.ModelInfo()  # its texts live as long as the model
+        _check(_native.lib.t9_model_info(model, _c.byref(out)))
         info = {}
         for name, _ in out._fields_[1:]:
             value = getattr(out, name)
@@ -138,14 +283,14 @@ class Model(_Handle):
 
     def keys(self):
         """The keys of the file's metadata."""
-        n = _native.lib.t9_model_n_keys(self._open())
-        return [_native.lib.t9_model_key(self._p, i).decode("utf-8", "replace") for i in range(n)]
+        return self._call(lambda model: [_native.lib.t9_model_key(model, i).decode("utf-8", "replace")
+                                         for i in range(_native.lib.t9_model_n_keys(model))])
 
     def metadata(self, key):
         """A value of the file's metadata."""
         out, err = _native.Text(), _native.Err()
-        _check(_native.lib.t9_model_metadata(self._open(), key.encode(), _METADATA_BYTES_MAX, _c.byref(out),
-                                             _c.byref(err)), err)
+        _check(self._call(_native.lib.t9_model_metadata, _zero_ended("key", key), _METADATA_BYTES_MAX, _c.byref(out),
+                          _c.byref(err)), err)
         return _json.loads(_text(out))
 
     def tokenize(self, text, special=False, bos=False):
@@ -153,15 +298,14 @@ class Model(_Handle):
         data = text if isinstance(text, bytes) else text.encode()
         out, err = _native.Ids(), _native.Err()
         flags = (1 if special else 0) | (2 if bos else 0)
-        _check(_native.lib.t9_tokenize(self._open(), data, len(data), flags, _c.byref(out), _c.byref(err)), err)
+        _check(self._call(_native.lib.t9_tokenize, data, len(data), flags, _c.byref(out), _c.byref(err)), err)
         return _ids(out)
 
     def detokenize(self, ids, special=False):
         """The text of tokens; special: control tokens show their text."""
-        array = (_c.c_int32 * max(1, len(ids)))(*ids)
+        array, n = _ids_in("ids", ids)
         out, err = _native.Text(), _native.Err()
-        _check(_native.lib.t9_detokenize(self._open(), array, len(ids), 1 if special else 0, _c.byref(out),
-                                         _c.byref(err)), err)
+        _check(self._call(_native.lib.t9_detokenize, array, n, 1 if special else 0, _c.byref(out), _c.byref(err)), err)
         return _text(out)
 
     def _chat(self, call, out, messages, tools, kwargs, generation_prompt, max_tokens):
@@ -175,9 +319,8 @@ class Model(_Handle):
         if kwargs:
             p.kwargs = _json.dumps(kwargs).encode()
             p.kwargs_bytes = len(p.kwargs)
-        p.no_generation_prompt = not generation_prompt
-        p.max_tokens = max_tokens
-        _check(call(self._open(), _c.byref(p), _c.byref(out), _c.byref(err)), err)
+        _fill(p, no_generation_prompt=not generation_prompt, max_tokens=max_tokens)
+        _check(self._call(call, _c.byref(p), _c.byref(out), _c.byref(err)), err)
 
     def chat_render(self, messages, tools=None, generation_prompt=True, **kwargs):
         """The conversation as text, for reading."""
@@ -218,30 +361,68 @@ class Event:
 
 class Request(_Handle):
     """An answer being made: iterate over its events. Closing it, also by leaving the loop early, cancels it."""
-    _free = staticmethod(_native.lib.t9_request_free)
     _WAIT_MS = 200  # so that Ctrl-C is seen
 
     def __init__(self, p, engine):
-        self._p = p
-        self._engine = engine  # which must not go before us
+        self._engine = engine
         self._over = False
+        self._reading = _threading.Lock()
+        self._own(p)
 
     def __iter__(self):
         return self
 
     def __next__(self):
-        while not self._over:
+        self._check_process()
+        if not self._reading.acquire(blocking=False):
+            raise ValueError("the Request is being read already, by another thread")
+        try:
+            event = self._read()
+        finally:
+            self._reading.release()
+        if event:
+            return event
+        raise StopIteration
+
+    def _read(self):
+        """The next event; None after the last."""
+        event = None
+        while not event and not self._over:
             ev = _native.Event()
-            _check(_native.lib.t9_request_next(self._open(), self._WAIT_MS, _c.byref(ev)))
+            event = self._call(self._next, ev)
             self._over = ev.kind in (_native.EVENT_DONE, _native.EVENT_ERROR)
             if ev.kind == _native.EVENT_ERROR:
                 _check(ev.error.code, ev.error)
-            if ev.kind != _native.EVENT_NONE:
-                return Event(ev)
-        raise StopIteration
+        return event
+
+    def close(self):
+        if self._p and self._pid == _os.getpid():
+            try:
+                self.cancel()  # so that a thread that waits for an event hears of it at once
+            except ValueError:
+                pass  # somebody else was faster
+        super().close()
 
     def cancel(self):
-        _native.lib.t9_request_cancel(self._open())
+        """Ends the answer within two steps, from any thread."""
+        self._call(self._beside_engine, _native.lib.t9_request_cancel)
+
+    def _next(self, p, ev):
+        """What came, copied while the request is there; None: nothing."""
+        _check(self._beside_engine(p, _native.lib.t9_request_next, self._WAIT_MS, _c.byref(ev)))
+        return Event(ev) if ev.kind != _native.EVENT_NONE else None
+
+    def _beside_engine(self, p, function, *rest):
+        """function(p, *rest) not at the same time as the engine is freed: it may cancel. After that it may be called."""
+        held = self._engine._enter_if_open()
+        try:
+            return function(p, *rest)
+        finally:
+            if held:
+                self._engine._leave()
+
+    def _free(self, p):
+        self._beside_engine(p, _native.lib.t9_request_free)
 
 
 class Engine(_Handle):
@@ -251,20 +432,24 @@ class Engine(_Handle):
     def __init__(self, model, **params):
         p = _native.EngineParams()
         _native.lib.t9_engine_params_init(_c.byref(p), _c.sizeof(p))
-        p.model = model._open()
-        self._fill(p, params, ("kv_type", "kv_bytes", "max_length", "max_batch", "step_tokens", "queue",
+        self._take(p, params, ("kv_type", "kv_bytes", "max_length", "allow_long", "max_batch", "step_tokens", "queue",
                                "max_per_client", "cache_idle_ms", "no_prefix_cache"))
         out, err = _c.c_void_p(), _native.Err()
-        _check(_native.lib.t9_engine_new(_c.byref(out), _c.byref(p), _c.byref(err)), err)
-        self._p = out.value
+
+        def make(model_p):
+            p.model = model_p
+            _check(_native.lib.t9_engine_new(_c.byref(out), _c.byref(p), _c.byref(err)), err)
+
+        model._call(make)
+        self._own(out.value)
         self.model = model
 
     @staticmethod
-    def _fill(p, params, names):
-        for name, value in params.items():
+    def _take(p, params, names):
+        for name in params:
             if name not in names:
                 raise TypeError("unknown parameter %s" % name)
-            setattr(p, name, value.encode() if isinstance(value, str) else value)
+        _fill(p, **params)
 
     _PARAMS = ("max_tokens", "temperature", "top_p", "min_p", "top_k", "seed", "choice", "presence_penalty",
                "frequency_penalty", "repetition_penalty", "n_logprobs", "prompt_logprobs", "min_tokens", "ignore_eos",
@@ -274,19 +459,21 @@ class Engine(_Handle):
         """Queues a prompt of tokens and returns its Request. stop: texts; logit_bias: {token: bias}."""
         p = _native.RequestParams()
         _native.lib.t9_request_params_init(_c.byref(p), _c.sizeof(p))
-        self._fill(p, params, self._PARAMS)
-        p.prompt = (_c.c_int32 * max(1, len(tokens)))(*tokens)
-        p.n_prompt = len(tokens)
+        self._take(p, params, self._PARAMS)
+        p.prompt, p.n_prompt = _ids_in("tokens", tokens)
         stops = [stop] if isinstance(stop, str) else list(stop)
-        p.stops = (_c.c_char_p * max(1, len(stops)))(*[s.encode() for s in stops])
+        p.stops = (_c.c_char_p * max(1, len(stops)))(*[_zero_ended("stop", s) for s in stops])
         p.n_stops = len(stops)
-        p.stop_ids = (_c.c_int32 * max(1, len(stop_ids)))(*stop_ids)
-        p.n_stop_ids = len(stop_ids)
-        pairs = [_native.LogitBias(int(t), b) for t, b in (logit_bias or {}).items()]
+        p.stop_ids, p.n_stop_ids = _ids_in("stop_ids", stop_ids)
+        pairs = [_native.LogitBias(_integer("a token of logit_bias", int(t), _c.c_int32), b)
+                 for t, b in (logit_bias or {}).items()]
         p.bias = (_native.LogitBias * max(1, len(pairs)))(*pairs)
         p.n_bias = len(pairs)
         out, err = _c.c_void_p(), _native.Err()
-        _check(_native.lib.t9_engine_submit(self._open(), _c.byref(p), _c.byref(out), _c.byref(err)), err)
+        return self._call(self._submit, p, out, err)
+
+    def _submit(self, engine, p, out, err):
+        _check(_native.lib.t9_engine_submit(engine, _c.byref(p), _c.byref(out), _c.byref(err)), err)
         return Request(out.value, self)
 
     def generate(self, prompt, **params):
@@ -306,10 +493,10 @@ class Engine(_Handle):
     def stats(self):
         """A dict of what the engine has counted."""
         out = _native.Stats()
-        _check(_native.lib.t9_engine_stats(self._open(), _c.byref(out)))
+        _check(self._call(_native.lib.t9_engine_stats, _c.byref(out)))
         return {n: list(v) if isinstance(v := getattr(out, n), _c.Array) else v for n, _ in out._fields_[1:]}
 
     @property
     def max_length(self):
         """Tokens that prompt and answer may have together."""
-        return _native.lib.t9_engine_max_length(self._open())
+        return self._call(_native.lib.t9_engine_max_length)

@@ -65,7 +65,7 @@ class EngineParams(c.Structure):
     _c_name_ = "t9_engine_params"
     _fields_ = [("struct_size", c.c_size_t), ("model", c.c_void_p), ("kv_type", c.c_char_p), ("kv_bytes", c.c_uint64),
                 ("max_length", c.c_int32), ("max_batch", c.c_int32), ("step_tokens", c.c_int32), ("queue", c.c_int32),
-                ("max_per_client", c.c_int32), ("cache_idle_ms", c.c_int32), ("no_prefix_cache", c.c_bool),
+                ("max_per_client", c.c_int32), ("cache_idle_ms", c.c_int32), ("no_prefix_cache", c.c_bool), ("allow_long", c.c_bool),
                 ("plan_log", c.c_void_p), ("plan_log_ctx", c.c_void_p), ("diverged", c.c_void_p),
                 ("diverged_ctx", c.c_void_p)]
 

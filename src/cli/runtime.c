@@ -230,6 +230,7 @@ t9_status session_open(struct session *s, const struct cli_options *o, struct t9
     p.kv_type = kv_type_name(runtime_kv_type(o));
     p.kv_bytes = o->kv_memory_bytes;
     p.max_length = o->max_length;
+    p.allow_long = o->allow_long;
     p.max_batch = o->max_batch;
     p.queue = o->queue;
     p.max_per_client = o->max_per_client;

@@ -310,7 +310,7 @@ t9_status t9_chat_render(const t9_model *m, const struct t9_chat_params *params,
     if (s == T9_STATUS_OK)
         s = sdk_text_give(out, &text.text, err);
     jinja_output_deinit(&text);
-    return s;
+    return sdk_end(s, err);
 }
 
 static t9_status encode(const t9_model *m, const struct jinja_output *text, struct tok_ids *out,
@@ -373,5 +373,5 @@ t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params,
 done:
     tok_ids_deinit(&ids);
     jinja_output_deinit(&text);
-    return s;
+    return sdk_end(s, err);
 }

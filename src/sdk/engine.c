@@ -6,6 +6,7 @@
 #include "backend/be.h"
 #include "base/mem.h"
 #include "base/memory.h"
+#include "model/model.h"
 #include "sdk/internal.h"
 #include "tokenizer/tokenizer.h"
 
@@ -52,7 +53,13 @@ static t9_status to_engine_params(t9_engine *e, const struct t9_engine_params *p
                                   struct engine_params *out, struct t9_err *err)
 {
     t9_model *m = p->model;
+    int32_t made_for = model_info(m->model)->context_length;
     engine_params_init(out);
+    if (p->max_length > made_for && !p->allow_long)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "max_length %d: the model was made for %d tokens, and what comes out beyond "
+                       "is of no use (allow_long lets it, for tests)",
+                       p->max_length, made_for);
     T9_TRY(parse_kv_type(m, p->kv_type, &out->kv_type, err));
     if (p->step_tokens > m->step_tokens)
         return t9_fail(err, T9_STATUS_INVALID,
@@ -108,7 +115,7 @@ t9_status t9_engine_new(t9_engine **out, const struct t9_engine_params *params, 
     e->model = m;
     sdk_model_get(m);
     *out = e;
-    return T9_STATUS_OK;
+    return sdk_end(s, err);
 }
 
 t9_status sdk_engine_wrap(t9_engine **out, t9_model *m, struct engine *engine, struct t9_err *err)

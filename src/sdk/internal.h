@@ -63,6 +63,10 @@ t9_status sdk_model_wrap(t9_model **out, const struct tokenizer *tokenizer,
                          const struct jinja_template *chat_template, struct t9_err *err);
 t9_status sdk_engine_wrap(t9_engine **out, t9_model *m, struct engine *e, struct t9_err *err);
 
+/* Every function that takes an `err` ends with it: after a success that says OK and nothing,
+ * whatever was tried on the way. Returns s. */
+t9_status sdk_end(t9_status s, struct t9_err *err);
+
 /* Copies a caller's params struct of whatever version into ours: what it does not know becomes
  * zero; what we do not know must be zero (UNSUPPORTED). INVALID for NULL or a wrong size. */
 t9_status sdk_params_take(void *dst, size_t dst_bytes, const void *src, const char *name,

@@ -130,7 +130,7 @@ t9_status t9_model_load(t9_model **out, const struct t9_model_params *params, st
     }
     m->load_ns = clock_now_ns() - start;
     *out = m;
-    return T9_STATUS_OK;
+    return sdk_end(s, err);
 }
 
 t9_status sdk_model_wrap(t9_model **out, const struct tokenizer *tokenizer,
@@ -250,5 +250,5 @@ t9_status t9_model_metadata(const t9_model *m, const char *key, size_t max_bytes
         return t9_fail(err, T9_STATUS_TOO_LARGE, "%.100s has more than %zu bytes as JSON", key,
                        max_bytes);
     }
-    return sdk_text_give(out, &b, err);
+    return sdk_end(sdk_text_give(out, &b, err), err);
 }

@@ -13,6 +13,15 @@
 /* Nothing that a caller means is larger; a size beyond is memory that was never filled. */
 #define STRUCT_BYTES_MAX ((size_t)1 << 20)
 
+t9_status sdk_end(t9_status s, struct t9_err *err)
+{
+    if (s == T9_STATUS_OK && err) {
+        err->code = T9_STATUS_OK;
+        err->msg[0] = 0;
+    }
+    return s;
+}
+
 static size_t size_of(const void *p)
 {
     size_t n;

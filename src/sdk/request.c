@@ -88,16 +88,50 @@ static void on_engine(void *ctx, struct request *r)
         atomic_store(&q->let_go, true); /* nothing of q is touched from here on */
 }
 
-static t9_status check_params(const struct t9_request_params *p, struct t9_err *err)
+static t9_status check_range(const char *name, int64_t v, int64_t max, struct t9_err *err)
+{
+    if (v >= 0 && v <= max)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_INVALID, "%s must be within 0 and %lld, got %lld", name,
+                   (long long)max, (long long)v);
+}
+
+static t9_status check_lists(const struct vocab *v, const struct t9_request_params *p,
+                             struct t9_err *err)
+{
+    if (p->n_stop_ids > REQUEST_STOP_TOKENS_MAX || (p->n_stop_ids && !p->stop_ids))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu stop_ids; at most %d are taken", p->n_stop_ids,
+                       REQUEST_STOP_TOKENS_MAX);
+    for (size_t i = 0; i < p->n_stop_ids; i++) {
+        if (!vocab_has(v, p->stop_ids[i]))
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "stop_ids[%zu] is %d; the vocabulary has 0 to %u", i, p->stop_ids[i],
+                           v->n_tokens - 1);
+    }
+    if (p->n_bias > SAMPLE_BIAS_MAX || (p->n_bias && !p->bias))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu biases; at most %d are taken", p->n_bias,
+                       SAMPLE_BIAS_MAX);
+    for (size_t i = 0; i < p->n_bias; i++) {
+        if (!vocab_has(v, p->bias[i].token))
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "bias[%zu].token is %d; the vocabulary has 0 to %u", i, p->bias[i].token,
+                           v->n_tokens - 1);
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status check_params(const struct vocab *v, const struct t9_request_params *p,
+                              struct t9_err *err)
 {
     if (!p->prompt || p->n_prompt < 1 || p->n_prompt > SDK_PROMPT_TOKENS_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "the prompt has %zu tokens; 1 to %zu are taken",
                        p->n_prompt, SDK_PROMPT_TOKENS_MAX);
-    if (p->max_tokens < 0 || p->queue_timeout_ms < 0 || p->queue_timeout_ms > TIMEOUT_MAX_MS ||
-        p->pin_ms < 0 || p->pin_ms > TIMEOUT_MAX_MS || p->n_pin_tokens < 0)
-        return t9_fail(
-            err, T9_STATUS_INVALID,
-            "max_tokens, queue_timeout_ms, n_pin_tokens and pin_ms must not be negative");
+    T9_TRY(check_range("max_tokens", p->max_tokens, INT32_MAX, err));
+    T9_TRY(check_range("min_tokens", p->min_tokens, INT32_MAX, err));
+    T9_TRY(check_range("n_pin_tokens", p->n_pin_tokens, INT32_MAX, err));
+    T9_TRY(check_range("queue_timeout_ms", p->queue_timeout_ms, TIMEOUT_MAX_MS, err));
+    T9_TRY(check_range("pin_ms", p->pin_ms, TIMEOUT_MAX_MS, err));
+    T9_TRY(check_range("n_logprobs", p->n_logprobs, SAMPLE_TOP_MAX + 1, err));
     if (p->n_stops > STOPS_MAX || (p->n_stops && (!p->stops || !p->text)))
         return t9_fail(err, T9_STATUS_INVALID, "%zu stops; at most %d are taken, and need `text`",
                        p->n_stops, STOPS_MAX);
@@ -107,16 +141,7 @@ static t9_status check_params(const struct t9_request_params *p, struct t9_err *
             return t9_fail(err, T9_STATUS_INVALID, "stops[%zu] must have 1 to %d bytes", i,
                            STOP_BYTES_MAX);
     }
-    if (p->n_stop_ids > REQUEST_STOP_TOKENS_MAX || (p->n_stop_ids && !p->stop_ids))
-        return t9_fail(err, T9_STATUS_INVALID, "%zu stop_ids; at most %d are taken", p->n_stop_ids,
-                       REQUEST_STOP_TOKENS_MAX);
-    if (p->n_bias > SAMPLE_BIAS_MAX || (p->n_bias && !p->bias))
-        return t9_fail(err, T9_STATUS_INVALID, "%zu biases; at most %d are taken", p->n_bias,
-                       SAMPLE_BIAS_MAX);
-    if (p->n_logprobs < 0 || p->n_logprobs > SAMPLE_TOP_MAX + 1)
-        return t9_fail(err, T9_STATUS_INVALID, "n_logprobs must be within 0 and %d, got %d",
-                       SAMPLE_TOP_MAX + 1, p->n_logprobs);
-    return T9_STATUS_OK;
+    return check_lists(v, p, err);
 }
 
 static t9_status copy_stops(struct t9_request *q, const struct t9_request_params *p)
@@ -226,6 +251,10 @@ static t9_status prepare(struct t9_request *q, const struct t9_request_params *p
                        p->n_prompt, engine_max_length(q->engine));
     if (p->max_tokens > 0 && p->max_tokens < room)
         room = p->max_tokens;
+    if (p->min_tokens > room)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "min_tokens is %d, and at most %d tokens can be generated", p->min_tokens,
+                       room);
     T9_TRY(copy_lists(q, p, err));
     T9_TRY(request_new(&q->r, room, err));
     fill(q, p);
@@ -248,7 +277,7 @@ t9_status t9_engine_submit(t9_engine *e, const struct t9_request_params *params,
     struct t9_request_params p;
     *out = NULL;
     T9_TRY(sdk_params_take(&p, sizeof p, params, "request_params", err));
-    T9_TRY(check_params(&p, err));
+    T9_TRY(check_params(tokenizer_vocab(e->model->tokenizer), &p, err));
     struct t9_request *q = mem_calloc(1, sizeof *q);
     if (!q)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for a request");
@@ -264,7 +293,7 @@ t9_status t9_engine_submit(t9_engine *e, const struct t9_request_params *params,
         *out = NULL;
         request_drop(q);
     }
-    return s;
+    return sdk_end(s, err);
 }
 
 void t9_request_cancel(t9_request *r)

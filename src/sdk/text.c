@@ -28,7 +28,7 @@ t9_status t9_tokenize(const t9_model *m, const char *text, size_t n_bytes, uint3
         *out = (t9_ids){ids.p, ids.n};
     else
         tok_ids_deinit(&ids);
-    return s;
+    return sdk_end(s, err);
 }
 
 static t9_status check_ids(const t9_model *m, const int32_t *ids, size_t n, struct t9_err *err)
@@ -54,7 +54,7 @@ t9_status t9_detokenize(const t9_model *m, const int32_t *ids, size_t n, uint32_
     for (size_t i = 0; i < n && !text.failed; i++)
         detok_push(&d, ids[i], &text, (flags & T9_DETOKENIZE_SPECIAL) != 0);
     detok_finish(&d, &text);
-    return sdk_text_give(out, &text, err);
+    return sdk_end(sdk_text_give(out, &text, err), err);
 }
 
 const char *t9_token_bytes(const t9_model *m, int32_t id, size_t *n_bytes)
@@ -95,7 +95,7 @@ t9_status t9_detok_new(t9_detok **out, const t9_model *m, uint32_t flags, struct
     detok_init(&d->detok, tokenizer_vocab(m->tokenizer));
     buf_init(&d->text, SDK_TEXT_BYTES_MAX);
     *out = d;
-    return T9_STATUS_OK;
+    return sdk_end(T9_STATUS_OK, err);
 }
 
 void t9_detok_free(t9_detok *d)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import unittest
 
 ARGS = None
@@ -142,6 +143,148 @@ class Package(unittest.TestCase):
         closed.close()
         with self.assertRaises(ValueError):
             closed.tokenize("x")
+
+    def refused(self, name, call):
+        with self.assertRaises(tempo9.Error) as caught:
+            call()
+        self.assertEqual(caught.exception.status, "INVALID")
+        self.assertIn(name, str(caught.exception))
+
+    def test_numbers_that_do_not_fit(self):
+        """Nothing is cut to its lowest bits, and no text at a NUL byte."""
+        submit, wide = self.engine.submit, 2 ** 32 + 5
+        for name in ("max_tokens", "min_tokens", "top_k", "n_logprobs", "priority", "choice", "seed"):
+            value = 2 ** 64 if name == "seed" else wide
+            self.refused(name, lambda n=name, v=value: submit([5], **{n: v}))
+        self.refused("seed", lambda: submit([5], seed=-1))
+        self.refused("choice", lambda: submit([5], choice=-1))
+        self.refused("tokens", lambda: submit([wide]))
+        self.refused("stop_ids", lambda: submit([5], stop_ids=[wide]))
+        self.refused("logit_bias", lambda: submit([5], logit_bias={wide: 1}))
+        self.refused("ids", lambda: self.model.detokenize([wide]))
+        self.refused("max_tokens", lambda: self.model.chat_tokens([], max_tokens=wide))
+        self.refused("stop_ids[0]", lambda: submit([5], stop_ids=[512]))
+        self.refused("min_tokens", lambda: submit([5], max_tokens=2, min_tokens=3))
+        self.refused("threads", lambda: tempo9.Model(self.path, threads=2 ** 32))
+        self.refused("step_tokens", lambda: tempo9.Model(self.path, step_tokens=2 ** 32))
+        self.refused("path", lambda: tempo9.Model(self.path + "\0.gguf"))
+        self.refused("backend", lambda: tempo9.Model(self.path, backend="cpu\0x"))
+        self.refused("stop", lambda: submit([5], stop="a\0b"))
+        self.refused("key", lambda: self.model.metadata("general.architecture\0x"))
+        with tempo9.Model(self.path, threads=1) as model:
+            self.refused("kv_bytes", lambda: tempo9.Engine(model, kv_bytes=-1))
+            self.refused("queue", lambda: tempo9.Engine(model, queue=wide))
+            self.refused("max_length", lambda: tempo9.Engine(model, kv_bytes=8 << 20, max_length=10 ** 6))
+        self.assertEqual(self.model.detokenize(self.model.tokenize("a\0b")), "a\0b")
+        with submit([5], seed=2 ** 64 - 1, max_tokens=1) as request:
+            self.assertEqual(list(request)[-1].kind, "done")
+
+    def closed_while(self, what, close):
+        """Closes in this thread while four others call `what` for ever; they end with ValueError or Error."""
+        ends = []
+
+        def call():
+            try:
+                while True:
+                    what()
+            except (ValueError, tempo9.Error) as error:
+                ends.append(error)
+
+        threads = [threading.Thread(target=call) for _ in range(4)]
+        for t in threads:
+            t.start()
+        time.sleep(0.02)
+        close()
+        for t in threads:
+            t.join(20)
+        self.assertEqual(len(ends), 4, "a call did not end")
+
+    def test_close_during_calls(self):
+        for _ in range(5):
+            with tempo9.Model(self.path, threads=1) as model:
+                engine = tempo9.Engine(model, kv_bytes=8 << 20)
+                self.closed_while(lambda: engine.stats, engine.close)
+                engine = tempo9.Engine(model, kv_bytes=8 << 20)  # the model has none any more
+                self.closed_while(lambda: list(engine.submit([5, 6], max_tokens=3)), engine.close)
+                self.closed_while(lambda: model.tokenize("hello world " * 200), model.close)
+
+    def test_close_during_next(self):
+        """A reader that waits hears of it, and close() does not wait for the answer's end."""
+        with tempo9.Model(self.path, threads=1) as model, tempo9.Engine(model, kv_bytes=8 << 20, max_batch=1) as engine:
+            for close_engine in (False, True):
+                first = engine.submit([5], max_tokens=0, ignore_eos=True)
+                waiting = engine.submit([6], max_tokens=0, ignore_eos=True)
+                ends = []
+
+                def read():
+                    try:
+                        ends.append([e.finish for e in waiting][-1:])
+                    except ValueError as error:
+                        ends.append(error)
+
+                thread = threading.Thread(target=read)
+                thread.start()
+                time.sleep(0.05)
+                (engine if close_engine else waiting).close()
+                thread.join(20)
+                self.assertEqual(len(ends), 1, "the reader still waits")
+                if close_engine:
+                    self.assertEqual(ends, [["cancelled"]])
+                first.close()
+                waiting.close()
+            self.assertRaises(ValueError, lambda: engine.stats)
+
+    def test_one_reader(self):
+        with tempo9.Model(self.path, threads=1) as model, tempo9.Engine(model, kv_bytes=8 << 20, max_batch=1) as engine:
+            with engine.submit([5], max_tokens=0, ignore_eos=True), engine.submit([6]) as waiting:
+                thread = threading.Thread(target=lambda: next(waiting))
+                thread.start()
+                time.sleep(0.05)
+                with self.assertRaises(ValueError) as caught:
+                    next(waiting)
+                self.assertIn("another thread", str(caught.exception))
+            thread.join(20)
+
+    def test_close_within_a_call(self):
+        """Of its own thread, as a signal handler may: freed when the call returns."""
+        with tempo9.Model(self.path, threads=1) as model:
+            engine = tempo9.Engine(model, kv_bytes=8 << 20)
+            engine._call(lambda p: engine.close())
+            self.assertTrue(engine._gone)
+            self.assertRaises(ValueError, lambda: engine.stats)
+
+    @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
+    def test_fork(self):
+        """The child's calls raise, it ends, and the parent's objects go on."""
+        script = """if True:
+            import os, sys, tempo9
+            model = tempo9.Model(sys.argv[1], threads=2)
+            engine = tempo9.Engine(model, kv_bytes=8 << 20)
+            stream = engine.generate("abc", ignore_eos=True)
+            next(stream)
+            request = engine.submit([5], ignore_eos=True)
+            next(request)
+            pid = os.fork()
+            if pid == 0:
+                for call in (lambda: engine.stats, lambda: next(request), request.cancel, lambda: next(stream),
+                             lambda: model.tokenize("x"), lambda: engine.submit([5]), lambda: tempo9.Engine(model)):
+                    try:
+                        call()
+                        os._exit(3)
+                    except tempo9.Error as error:
+                        if error.status != "INVALID" or "fork" not in str(error):
+                            os._exit(4)
+                request.close()
+                with tempo9.Model(sys.argv[1], threads=1) as own, tempo9.Engine(own, kv_bytes=8 << 20) as another:
+                    "".join(another.generate("abc", max_tokens=3))
+                sys.exit(0)
+            _, status = os.waitpid(pid, 0)
+            print(status, next(e.kind for e in request if e.tokens), engine.stats["running"])
+        """
+        env = dict(os.environ, PYTHONPATH=os.path.join(ARGS.source, "python"), PYTHONDONTWRITEBYTECODE="1")
+        done = subprocess.run([sys.executable, "-c", script, self.path], env=env, capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual((done.stdout, done.stderr, done.returncode), ("0 tokens 2\n", "", 0))
 
     def test_threads(self):
         want = "".join(self.engine.generate("one", max_tokens=20, temperature=0, ignore_eos=True))

@@ -626,6 +626,155 @@ static void test_refused(void **state)
     assert_null(second);
 }
 
+static void refused_by_name(t9_engine *e, const struct t9_request_params *p, const char *name)
+{
+    t9_request *r = NULL;
+    t9_err err = {0};
+    assert_int_equal(t9_engine_submit(e, p, &r, &err), T9_STATUS_INVALID);
+    assert_int_equal(err.code, T9_STATUS_INVALID);
+    assert_null(r);
+    if (!strstr(err.msg, name))
+        fail_msg("\"%s\" does not name %s", err.msg, name);
+}
+
+/* Counts and ids that no answer could honour. */
+static void test_refused_by_name(void **state)
+{
+    (void)state;
+    t9_engine *e = engine_over(model_a);
+    struct t9_request_params p;
+    static const int32_t outside[] = {-1, 512, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < T9_COUNT(outside); i++) {
+        int32_t ids[] = {5, outside[i]};
+        struct t9_logit_bias bias[] = {{5, 1}, {outside[i], 1}};
+        params_fill(&p);
+        p.stop_ids = ids;
+        p.n_stop_ids = 2;
+        refused_by_name(e, &p, "stop_ids[1] is ");
+        params_fill(&p);
+        p.bias = bias;
+        p.n_bias = 2;
+        refused_by_name(e, &p, "bias[1].token is ");
+    }
+    params_fill(&p);
+    p.min_tokens = p.max_tokens + 1;
+    refused_by_name(e, &p, "min_tokens is 25");
+    p.max_tokens = 0;
+    p.min_tokens = t9_engine_max_length(e);
+    refused_by_name(e, &p, "min_tokens");
+    params_fill(&p);
+    p.min_tokens = -1;
+    refused_by_name(e, &p, "min_tokens");
+    params_fill(&p);
+    p.max_tokens = -1;
+    refused_by_name(e, &p, "max_tokens");
+    params_fill(&p);
+    p.queue_timeout_ms = -1;
+    refused_by_name(e, &p, "queue_timeout_ms");
+    params_fill(&p);
+    p.pin_ms = INT64_MAX;
+    refused_by_name(e, &p, "pin_ms");
+    params_fill(&p);
+    p.n_pin_tokens = INT32_MIN;
+    refused_by_name(e, &p, "n_pin_tokens");
+    /* At the bounds all is well. */
+    int32_t last = 511;
+    struct t9_logit_bias bias = {511, -100};
+    params_fill(&p);
+    p.min_tokens = p.max_tokens;
+    p.stop_ids = &last;
+    p.bias = &bias;
+    p.n_stop_ids = p.n_bias = 1;
+    t9_request_free(submit(e, &p));
+    t9_engine_free(e);
+}
+
+static void test_longer_than_the_model(void **state)
+{
+    (void)state;
+    struct t9_model_info info = {.struct_size = sizeof info};
+    struct t9_engine_params ep;
+    t9_engine *e = NULL;
+    t9_err err = {0};
+    assert_int_equal(t9_model_info(model_a, &info), T9_STATUS_OK);
+    t9_engine_params_init(&ep, sizeof ep);
+    ep.model = model_a;
+    ep.kv_bytes = 64u << 20;
+    ep.max_length = info.context_length + 1;
+    assert_int_equal(t9_engine_new(&e, &ep, &err), T9_STATUS_INVALID);
+    assert_null(e);
+    assert_non_null(strstr(err.msg, "max_length"));
+    ep.allow_long = true;
+    assert_int_equal(t9_engine_new(&e, &ep, &err), T9_STATUS_OK);
+    assert_int_equal(t9_engine_max_length(e), info.context_length + 1);
+    t9_engine_free(e);
+    ep.allow_long = false;
+    ep.max_length = info.context_length;
+    assert_int_equal(t9_engine_new(&e, &ep, &err), T9_STATUS_OK);
+    t9_engine_free(e);
+}
+
+static void assert_clear(t9_err *err)
+{
+    assert_int_equal(err->code, T9_STATUS_OK);
+    assert_string_equal(err->msg, "");
+    *err = (t9_err){T9_STATUS_IO, "of an earlier call"};
+}
+
+/* After a success nothing of an earlier failure is left to read. */
+static void test_err_after_success(void **state)
+{
+    (void)state;
+    t9_err err = {T9_STATUS_IO, "of an earlier call"};
+    struct t9_model_params mp;
+    struct t9_engine_params ep;
+    struct t9_chat_params cp;
+    struct t9_request_params rp;
+    t9_model *m = NULL;
+    t9_engine *e = NULL;
+    t9_request *r = NULL;
+    t9_detok *d = NULL;
+    t9_text text = {0};
+    t9_ids ids = {0};
+    t9_model_params_init(&mp, sizeof mp);
+    mp.path = path_a;
+    mp.threads = 1;
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    assert_int_equal(t9_model_metadata(m, "general.architecture", 99, &text, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    t9_text_free(&text);
+    assert_int_equal(t9_tokenize(m, "the sky", 7, 0, &ids, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    assert_int_equal(t9_detokenize(m, ids.p, ids.n, 0, &text, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    t9_ids_free(&ids);
+    t9_text_free(&text);
+    assert_int_equal(t9_detok_new(&d, m, 0, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    t9_detok_free(d);
+    t9_chat_params_init(&cp, sizeof cp);
+    cp.messages = "[{\"role\":\"user\",\"content\":\"hi\"}]";
+    cp.messages_bytes = strlen(cp.messages);
+    assert_int_equal(t9_chat_render(m, &cp, &text, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    assert_int_equal(t9_chat_tokens(m, &cp, &ids, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    t9_ids_free(&ids);
+    t9_text_free(&text);
+    t9_engine_params_init(&ep, sizeof ep);
+    ep.model = m;
+    ep.kv_bytes = 8u << 20;
+    assert_int_equal(t9_engine_new(&e, &ep, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    params_fill(&rp);
+    assert_int_equal(t9_engine_submit(e, &rp, &r, &err), T9_STATUS_OK);
+    assert_clear(&err);
+    t9_request_free(r);
+    t9_engine_free(e);
+    t9_model_free(m);
+}
+
 static void test_ends(void **state)
 {
     (void)state;
@@ -819,6 +968,9 @@ int main(void)
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused_by_name),
+        cmocka_unit_test(test_longer_than_the_model),
+        cmocka_unit_test(test_err_after_success),
         cmocka_unit_test(test_ends),
         cmocka_unit_test(test_timeouts),
         cmocka_unit_test(test_wake),
