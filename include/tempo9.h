@@ -403,8 +403,10 @@ struct t9_request_params {
     size_t n_stops;
     const int32_t *stop_ids; /* tokens that end it, up to 128; ids of the vocabulary */
     size_t n_stop_ids;
-    int32_t min_tokens; /* no end before so many; at most max_tokens, and what fits */
-    bool ignore_eos;    /* the model's own ends are ordinary tokens */
+    /* What ends the answer, but for max_tokens, counts only after so many tokens; of `stops` one
+     * that is complete after them. At most max_tokens, and what fits. */
+    int32_t min_tokens;
+    bool ignore_eos; /* the model's own ends are ordinary tokens */
 
     bool text; /* events carry text; else only tokens */
 
@@ -423,6 +425,10 @@ struct t9_request_params {
      * (`last`) always comes, and none comes after it. NULL: none. */
     void (*wake)(void *ctx, t9_request *r, bool last);
     void *wake_ctx;
+
+    /* No token is picked: it ends with LENGTH once the prompt is computed, which may then fill the
+     * whole limit. For prompt_logprobs, and to have a prompt in the cache. */
+    bool prompt_only;
 };
 /* temperature 1, top_p 1, repetition_penalty 1, text true; the rest zero. */
 T9_API void t9_request_params_init(struct t9_request_params *p, size_t struct_size);
@@ -495,7 +501,8 @@ T9_API t9_status t9_request_info(const t9_request *r, struct t9_request_info *ou
  */
 T9_API const int32_t *t9_request_tokens(const t9_request *r);
 /* Log probabilities of token i of the prompt, i from 1, into out [n_logprobs], once a token of the
- * answer is there. NOT_FOUND before that and without prompt_logprobs; INVALID for another i. */
+ * answer is there or it has ended. NOT_FOUND before that and without prompt_logprobs; INVALID for
+ * another i. */
 T9_API t9_status t9_request_prompt_logprobs(const t9_request *r, int32_t i, struct t9_logprob *out);
 
 #ifdef __cplusplus

@@ -165,6 +165,7 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct a
                                    .aliases = aliases,
                                    .n_aliases = T9_COUNT(aliases),
                                    .strict = o->strict,
+                                   .queue_cap = o->queue,
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
     sampling_resolve(o, rt->gguf, &hp.prep.sampling);
     hp.about = (struct capabilities){.version = T9_VERSION,

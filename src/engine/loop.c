@@ -253,6 +253,12 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
         loop_notify(s->req);
         return T9_STATUS_OK;
     }
+    if (s->req->prompt_only) {
+        loop_set_clock(&s->req->clocks.first_token, now_ns);
+        loop_set_clock(&s->req->clocks.last_token, now_ns);
+        seq_end(e, slot, FINISH_REASON_LENGTH, NULL);
+        return T9_STATUS_OK;
+    }
     int32_t token = sample(e, slot, batch_logits(&e->batch, s->output, e->info->n_vocab));
     take_token(e, slot, token, now_ns);
     return T9_STATUS_OK;

@@ -102,7 +102,7 @@ void queue_end_some(struct engine *e, uint64_t now_ns)
 static int32_t pages_ahead(const struct engine *e, int32_t slot, int32_t n_preempted)
 {
     const struct seq *s = &e->seqs[slot];
-    int32_t n_left = s->req->n_prompt + s->req->max_tokens - s->n_known;
+    int32_t n_left = s->req->prompt_only ? 0 : s->req->n_prompt + s->req->max_tokens - s->n_known;
     int64_t n = (int64_t)s->n_known + sched_margin_tokens(n_left, n_preempted);
     int32_t pages = sched_pages(n) - s->n_pages;
     return pages > 0 ? pages : 0;

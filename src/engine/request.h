@@ -55,6 +55,9 @@ struct request {
     int32_t max_tokens; /* > 0: tokens to generate at most */
     struct sample_params sampling;
     uint32_t choice; /* index among n choices of one protocol request */
+    /* No token is picked: it ends with FINISH_REASON_LENGTH once its prompt is computed, which may
+     * then fill the whole limit. max_tokens is 1. */
+    bool prompt_only;
     bool ignore_eos; /* end-of-generation tokens are ordinary tokens */
     /* So many tokens are generated before one may end the answer: end-of-generation tokens (but
      * with ignore_eos) and stop_tokens are not picked until then. */
@@ -98,8 +101,8 @@ struct request {
     int32_t *tokens; /* the token log, [max_tokens] */
     /* Log probabilities, NULL unless request_want_logprobs was called: for each token of the log,
      * [max_tokens][1 + n_top], written before n_tokens; for each token of the prompt but the first,
-     * [n_prompt][1 + n_top], final when the first token is in the log. Entry 0 of a row is the
-     * token itself, the others are the likeliest ones, falling. */
+     * [n_prompt][1 + n_top], final when the first token is in the log or the request has ended.
+     * Entry 0 of a row is the token itself, the others are the likeliest ones, falling. */
     struct token_logprob *logprobs, *prompt_logprobs;
     int32_t n_top;
     int32_t stop_token;  /* the token that ended it with FINISH_REASON_STOP; else -1 */

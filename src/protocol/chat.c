@@ -75,6 +75,9 @@ void chat_warn(struct chat_request *r, const char *fmt, ...)
         return;
     size_t len = (size_t)n < sizeof line ? (size_t)n : sizeof line - 1;
     len -= utf8_incomplete_tail((str){line, len});
+    for (size_t i = 0; i < r->n_warnings; i++)
+        if (str_eq(r->warnings[i], (str){line, len}))
+            return;
     str kept = arena_str(&r->arena, (str){line, len});
     if (kept.p)
         r->warnings[r->n_warnings++] = kept;

@@ -107,8 +107,8 @@ struct chat_request {
     bool add_special, no_parse_special, with_pieces, hide_special;
 
     struct sample_params sampling;
-    bool has_seed;
-    int64_t max_tokens; /* 0: the client named none */
+    bool has_seed, seed_is_negative; /* a negative one stands for its 64 bits */
+    int64_t max_tokens;              /* 0: the client named none */
     bool ignore_eos;
     int32_t n; /* answers to each prompt; at least 1 */
     int32_t min_tokens;
@@ -133,8 +133,8 @@ struct chat_request {
  */
 void chat_request_init(struct chat_request *r, size_t arena_max_bytes);
 void chat_request_deinit(struct chat_request *r); /* accepts a zeroed one */
-/* Adds a line to the reply's `warnings`. When the list is full its last entry says that there are
- * more. Never fails: without memory the line is left out. */
+/* Adds a line to the reply's `warnings`, unless it is there already. When the list is full its last
+ * entry says that there are more. Never fails: without memory the line is left out. */
 void chat_warn(struct chat_request *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A value in an error message: strings quoted and cut, numbers as they are, the rest by kind. */

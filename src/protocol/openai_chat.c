@@ -43,6 +43,21 @@ static t9_status parse_role(struct policy_ctx *c, size_t i, yyjson_val *v, chat_
     return bad_message(c, i, "role", "system, developer, user, assistant or tool", v);
 }
 
+/* Members of a message or of one of its parts that nobody knows. `annotations` and `cache_control`
+ * come back from or are meant for other servers; neither is part of the prompt. */
+static t9_status check_members(struct policy_ctx *c, size_t i, yyjson_val *v, bool is_part)
+{
+    static const char *const of_message[] = {"role",          "content",           "name",
+                                             "tool_call_id",  "reasoning_content", "tool_calls",
+                                             "function_call", "annotations"};
+    static const char *const of_part[] = {"type", "text", "refusal", "cache_control"};
+    char where[64];
+    (void)snprintf(where, sizeof where, "messages[%zu]%s", i, is_part ? ".content" : "");
+    return policy_members(c, v, is_part ? of_part : of_message,
+                          is_part ? T9_COUNT(of_part) : T9_COUNT(of_message), where,
+                          is_part ? "a content part" : "a message");
+}
+
 /* One part's text; images and the like are refused by name. */
 static t9_status part_text(struct policy_ctx *c, size_t i, yyjson_val *part, str *out)
 {
@@ -50,6 +65,7 @@ static t9_status part_text(struct policy_ctx *c, size_t i, yyjson_val *part, str
     yyjson_val *text = json_get(part, str_eqz(type, "refusal") ? "refusal" : "text");
     if (!yyjson_is_obj(part) || type.n == 0)
         return bad_message(c, i, "content", "a string or an array of objects with a type", part);
+    T9_TRY(check_members(c, i, part, true));
     if (!str_eqz(type, "text") && !str_eqz(type, "refusal")) {
         char brief[80], name[64];
         (void)snprintf(name, sizeof name, "messages[%zu].content", i);
@@ -145,6 +161,7 @@ static t9_status parse_message(struct policy_ctx *c, size_t i, yyjson_val *v,
 {
     if (!yyjson_is_obj(v))
         return bad_message(c, i, "", "an object with role and content", v);
+    T9_TRY(check_members(c, i, v, false));
     T9_TRY(parse_role(c, i, json_get(v, "role"), &m->role));
     T9_TRY(parse_content(c, i, json_get(v, "content"), m));
     T9_TRY(optional_str(c, i, v, "name", &m->name));
@@ -200,18 +217,18 @@ static bool is_text_only(yyjson_val *v)
            str_eqz(json_str(yyjson_arr_get_first(v)), "text");
 }
 
-#define MAX_TOKENS(n)                                                                              \
+#define MAX_TOKENS(n, other)                                                                       \
     {                                                                                              \
         .name = (n), .cls = POLICY_CLAMPED, .parse = policy_i64, .min = 1,                         \
-        .max = 9007199254740991.0, MEMBER(max_tokens),                                             \
+        .max = 9007199254740991.0, MEMBER(max_tokens), .same_as = (other),                         \
         .note = "at most what fits the context beside the prompt"                                  \
     }
 
 const struct policy_field openai_chat_fields[] = {
     OPENAI_MODEL,
     OPENAI_MESSAGES,
-    MAX_TOKENS("max_tokens"),
-    MAX_TOKENS("max_completion_tokens"),
+    MAX_TOKENS("max_tokens", NULL),
+    MAX_TOKENS("max_completion_tokens", "max_tokens"),
     OPENAI_SAMPLING,
     OPENAI_ENDING,
     OPENAI_SENDING,

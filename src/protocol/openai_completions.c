@@ -66,7 +66,7 @@ static t9_status parse_suffix(struct policy_ctx *c, const struct policy_field *f
     if (!yyjson_is_str(v))
         return policy_wrong(c, f->name, "a string", v);
     c->request->suffix = json_str(v);
-    c->request->has_suffix = true;
+    c->request->has_suffix = c->request->suffix.n > 0; /* clients send "" for none */
     return T9_STATUS_OK;
 }
 
@@ -92,7 +92,7 @@ const struct policy_field openai_completions_fields[] = {
     HONOURED("suffix", parse_suffix, .schema = "{\"type\":\"string\"}",
              .note =
                  "the answer goes between prompt and suffix; refused when the vocabulary has no "
-                 "fill-in-the-middle tokens"),
+                 "fill-in-the-middle tokens; empty is none"),
     CLAMPED("max_tokens", parse_max_tokens, .min = 0, .max = 9007199254740991.0, MEMBER(max_tokens),
             .schema = "{\"type\":\"integer\",\"minimum\":0,\"maximum\":9007199254740991}",
             .note =
@@ -122,6 +122,10 @@ static t9_status parse(str body, bool strict, struct chat_request *out, struct c
     if (out->no_reply && !out->echo)
         return chat_fail(err, T9_STATUS_INVALID, "max_tokens", "invalid_value",
                          "max_tokens is 0 without echo, so nothing would be answered");
+    if (out->no_reply && out->min_tokens > 0)
+        return chat_fail(err, T9_STATUS_INVALID, "min_tokens", "invalid_value",
+                         "min_tokens is %d, and with max_tokens 0 none is generated",
+                         out->min_tokens);
     if (out->echo && out->has_suffix)
         return chat_fail(err, T9_STATUS_INVALID, "echo", "invalid_value",
                          "echo and suffix do not go together");
@@ -162,13 +166,35 @@ static void write_token_logprob(const struct chat_reply *r, const struct chat_to
 /* Tokens whose text is the same would be one member: the likelier one is kept. */
 static bool is_repeated(const struct chat_reply *r, const struct token_logprob *row, int32_t k)
 {
-    for (int32_t i = 1; i < k; i++) {
+    for (int32_t i = 1; i < k && row[i].id >= 0; i++) {
         if (str_eq(r->piece(r->piece_ctx, row[i].id), r->piece(r->piece_ctx, row[k].id)))
             return true;
     }
     return false;
 }
 
+/* Whether the token itself, or one with its text, is among the likeliest. */
+static bool is_among(const struct chat_reply *r, const struct token_logprob *row, int32_t n_top)
+{
+    str piece = r->piece(r->piece_ctx, row[0].id);
+    for (int32_t k = 1; k <= n_top && row[k].id >= 0; k++) {
+        if (str_eq(r->piece(r->piece_ctx, row[k].id), piece))
+            return true;
+    }
+    return false;
+}
+
+static void write_top_member(const struct chat_reply *r, const struct token_logprob *l, bool first,
+                             struct buf *b)
+{
+    if (!first)
+        buf_putc(b, ',');
+    openai_write_token(r, l->id, b);
+    buf_putc(b, ':');
+    openai_write_logprob(l->logprob, b);
+}
+
+/* The likeliest tokens, and the token itself where it is none of them. */
 static void write_top(const struct chat_reply *r, const struct chat_tokens *t, int32_t i,
                       struct buf *b)
 {
@@ -179,14 +205,11 @@ static void write_top(const struct chat_reply *r, const struct chat_tokens *t, i
     }
     buf_putc(b, '{');
     for (int32_t k = 1; k <= t->n_top && row[k].id >= 0; k++) {
-        if (is_repeated(r, row, k))
-            continue;
-        if (k > 1)
-            buf_putc(b, ',');
-        openai_write_token(r, row[k].id, b);
-        buf_putc(b, ':');
-        openai_write_logprob(row[k].logprob, b);
+        if (!is_repeated(r, row, k))
+            write_top_member(r, &row[k], k == 1, b);
     }
+    if (!is_among(r, row, t->n_top))
+        write_top_member(r, &row[0], row[1].id < 0, b);
     buf_putc(b, '}');
 }
 

@@ -21,6 +21,9 @@ t9_status openai_stream_options(struct policy_ctx *c, const struct policy_field 
 {
     if (!yyjson_is_obj(v))
         return policy_wrong(c, f->name, "an object", v);
+    /* Padding against those who listen would be theirs to remove; nothing leaves this machine. */
+    static const char *const names[] = {"include_usage", "include_obfuscation"};
+    T9_TRY(policy_members(c, v, names, T9_COUNT(names), f->name, f->name));
     yyjson_val *usage = json_get(v, "include_usage");
     if (!usage || yyjson_is_null(usage))
         return T9_STATUS_OK;
@@ -32,10 +35,11 @@ t9_status openai_stream_options(struct policy_ctx *c, const struct policy_field 
 
 t9_status openai_seed(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
-    if (!yyjson_is_int(v))
+    int64_t i = 0;
+    if (!yyjson_is_uint(v) && !policy_whole(v, &i))
         return policy_wrong(c, f->name, "a whole number of 64 bits", v);
-    c->request->sampling.seed =
-        yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)yyjson_get_sint(v);
+    c->request->sampling.seed = yyjson_is_uint(v) ? yyjson_get_uint(v) : (uint64_t)i;
+    c->request->seed_is_negative = i < 0;
     c->request->has_seed = true;
     return T9_STATUS_OK;
 }
@@ -122,8 +126,15 @@ t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_fiel
 /* A token id as a JSON number, -1 when it is none. */
 static int32_t token_of(yyjson_val *v)
 {
-    bool fits = yyjson_is_uint(v) && yyjson_get_uint(v) <= INT32_MAX;
-    return fits ? (int32_t)yyjson_get_uint(v) : -1;
+    int64_t id = -1;
+    return policy_whole(v, &id) && id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
+}
+
+static t9_status too_many(struct policy_ctx *c, const struct policy_field *f, size_t n,
+                          const char *what, int max)
+{
+    return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
+                     "%s has %zu %s, and at most %d are taken", f->name, n, what, max);
 }
 
 t9_status openai_stop_token_ids(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
@@ -132,8 +143,10 @@ t9_status openai_stop_token_ids(struct policy_ctx *c, const struct policy_field 
     size_t idx, max;
     yyjson_val *item;
     r->n_stop_tokens = 0;
-    if (!yyjson_is_arr(v) || yyjson_arr_size(v) > REQUEST_STOP_TOKENS_MAX)
-        return policy_wrong(c, f->name, "an array of at most 128 token ids", v);
+    if (!yyjson_is_arr(v))
+        return policy_wrong(c, f->name, "an array of token ids", v);
+    if (yyjson_arr_size(v) > REQUEST_STOP_TOKENS_MAX)
+        return too_many(c, f, yyjson_arr_size(v), "token ids", REQUEST_STOP_TOKENS_MAX);
     yyjson_arr_foreach(v, idx, max, item)
     {
         int32_t id = token_of(item);
@@ -147,9 +160,10 @@ t9_status openai_stop_token_ids(struct policy_ctx *c, const struct policy_field 
 t9_status openai_logit_bias(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
     struct chat_request *r = c->request;
-    if (!yyjson_is_obj(v) || yyjson_obj_size(v) > SAMPLE_BIAS_MAX)
-        return policy_wrong(c, f->name, "an object of at most 1024 token ids with a number each",
-                            v);
+    if (!yyjson_is_obj(v))
+        return policy_wrong(c, f->name, "an object of token ids with a number each", v);
+    if (yyjson_obj_size(v) > SAMPLE_BIAS_MAX)
+        return too_many(c, f, yyjson_obj_size(v), "biases", SAMPLE_BIAS_MAX);
     struct sample_bias *bias = arena_calloc(&r->arena, yyjson_obj_size(v) + 1, sizeof *bias);
     if (!bias)
         return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for logit_bias");

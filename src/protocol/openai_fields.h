@@ -84,7 +84,8 @@ t9_status openai_missing(const char *name, struct chat_error *err);
                  .note = "divides positive and multiplies negative logits of tokens that prompt "  \
                          "or answer have; 1 is off"),                                              \
         HONOURED("repeat_penalty", policy_f32, .min = 0.01, .max = 10,                             \
-                 MEMBER(sampling.repetition_penalty), .note = "as repetition_penalty"),            \
+                 MEMBER(sampling.repetition_penalty), .same_as = "repetition_penalty",             \
+                 .note = "as repetition_penalty"),                                                 \
         HONOURED(                                                                                  \
             "logit_bias", openai_logit_bias,                                                       \
             .schema = "{\"type\":\"object\",\"propertyNames\":{\"pattern\":\"^[0-9]{1,9}$\"},"     \
@@ -94,7 +95,8 @@ t9_status openai_missing(const char *name, struct chat_error *err);
         HONOURED("seed", openai_seed,                                                              \
                  .schema = "{\"type\":\"integer\",\"minimum\":-9223372036854775808,"               \
                            "\"maximum\":18446744073709551615}",                                    \
-                 .note = "absent: chosen at random and told in the reply")
+                 .note = "absent: chosen at random and told in the reply; a negative one stands "  \
+                         "for its 64 bits, so that -1 is 18446744073709551615")
 
 #define OPENAI_ENDING                                                                              \
     HONOURED("stop", openai_stop,                                                                  \
@@ -107,7 +109,8 @@ t9_status openai_missing(const char *name, struct chat_error *err);
                            "\"minimum\":0,\"maximum\":2147483647}}",                               \
                  .note = "up to 128 tokens that end the answer and are not part of it"),           \
         HONOURED("min_tokens", policy_i32, .min = 0, .max = 2147483647, MEMBER(min_tokens),        \
-                 .note = "so many tokens come before anything but max_tokens ends the answer"),    \
+                 .note = "what ends the answer, but for max_tokens, counts only after so many "    \
+                         "tokens; a stop string counts that is complete after them"),              \
         HONOURED("ignore_eos", policy_bool, MEMBER(ignore_eos),                                    \
                  .note = "goes on past end-of-answer tokens, for measurements")
 

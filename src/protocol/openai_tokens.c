@@ -46,22 +46,25 @@ static t9_status parse_parse_special(struct policy_ctx *c, const struct policy_f
     return T9_STATUS_OK;
 }
 
-#define TEXT(n, why) HONOURED(n, parse_text, .schema = "{\"type\":\"string\"}", .note = (why))
+#define TEXT(n, why, other)                                                                        \
+    HONOURED(n, parse_text, .schema = "{\"type\":\"string\"}", .note = (why), .same_as = (other))
 
 static const struct policy_field tokenize_fields[] = {
     OPENAI_MODEL,
-    TEXT("prompt", "the text"),
-    TEXT("content", "as prompt"),
+    TEXT("prompt", "the text", NULL),
+    TEXT("content", "as prompt", "prompt"),
     OPENAI_MESSAGES,
     OPENAI_TEMPLATE,
     HONOURED("add_special_tokens", policy_bool, MEMBER(add_special),
              .note = "whether BOS goes first where the model wants it (true); not with messages"),
-    HONOURED("add_special", policy_bool, MEMBER(add_special), .note = "as add_special_tokens"),
+    HONOURED("add_special", policy_bool, MEMBER(add_special), .same_as = "add_special_tokens",
+             .note = "as add_special_tokens"),
     HONOURED("parse_special", parse_parse_special, .schema = "{\"type\":\"boolean\"}",
              .note = "whether special tokens are recognised in the text (true)"),
     HONOURED("return_token_strs", policy_bool, MEMBER(with_pieces),
              .note = "the reply has token_strs, the text of each token"),
-    HONOURED("with_pieces", policy_bool, MEMBER(with_pieces), .note = "as return_token_strs"),
+    HONOURED("with_pieces", policy_bool, MEMBER(with_pieces), .same_as = "return_token_strs",
+             .note = "as return_token_strs"),
 };
 
 static const struct policy_field detokenize_fields[] = {

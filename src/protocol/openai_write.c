@@ -100,7 +100,10 @@ void openai_write_extras(const struct chat_reply *r, const struct chat_event *en
     if (r->request->timings)
         write_timings(end, b);
     json_write_key(b, "tempo9");
-    buf_printf(b, "{\"seed\":%llu}", (unsigned long long)r->seed);
+    if (r->request->seed_is_negative)
+        buf_printf(b, "{\"seed\":%lld}", (long long)r->seed);
+    else
+        buf_printf(b, "{\"seed\":%llu}", (unsigned long long)r->seed);
     if (r->request->n_warnings == 0)
         return;
     buf_putc(b, ',');

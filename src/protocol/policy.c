@@ -6,6 +6,7 @@
 #include "base/utf8.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 const char *policy_class_name(policy_class c)
@@ -22,18 +23,63 @@ static const struct policy_field *find(const struct policy_field *fields, size_t
     return NULL;
 }
 
-static t9_status unknown(struct policy_ctx *c, yyjson_val *key)
+/* `where` and `kind` are empty for the request itself; see policy_members. */
+static t9_status unknown(struct policy_ctx *c, yyjson_val *key, const char *where, const char *kind)
 {
-    char brief[80];
+    char brief[80], param[sizeof c->err->param];
+    const char *of = *where ? " of " : "", *dot = *where ? "." : "";
     (void)chat_brief(key, brief);
     if (!c->strict) {
-        chat_warn(c->request, "the field %s is not known and was ignored", brief);
+        chat_warn(c->request, "the field %s%s%s is not known and was ignored", brief, of, kind);
         return T9_STATUS_OK;
     }
-    bool fits = yyjson_get_len(key) < sizeof c->err->param;
-    return chat_fail(c->err, T9_STATUS_INVALID, fits ? yyjson_get_str(key) : NULL,
+    int n = snprintf(param, sizeof param, "%s%s%s", where, dot, yyjson_get_str(key));
+    bool fits = n >= 0 && (size_t)n < sizeof param;
+    return chat_fail(c->err, T9_STATUS_INVALID,
+                     fits     ? param
+                     : *where ? where
+                              : NULL,
                      "unknown_parameter",
-                     "the field %s is not known, and this server is strict: leave it out", brief);
+                     "the field %s%s%s is not known, and this server is strict: leave it out",
+                     brief, of, where);
+}
+
+t9_status policy_members(struct policy_ctx *c, yyjson_val *obj, const char *const *names,
+                         size_t n_names, const char *where, const char *kind)
+{
+    yyjson_obj_iter it = yyjson_obj_iter_with(obj);
+    yyjson_val *key;
+    while ((key = yyjson_obj_iter_next(&it)) != NULL) {
+        bool known = yyjson_is_null(yyjson_obj_iter_get_val(key));
+        for (size_t i = 0; i < n_names && !known; i++)
+            known = str_eqz(json_str(key), names[i]);
+        if (!known)
+            T9_TRY(unknown(c, key, where, kind));
+    }
+    return T9_STATUS_OK;
+}
+
+static bool same_value(yyjson_val *a, yyjson_val *b)
+{
+    int64_t x, y;
+    if (policy_whole(a, &x) && policy_whole(b, &y))
+        return x == y;
+    if (yyjson_is_num(a) && yyjson_is_num(b))
+        return !(yyjson_get_num(a) < yyjson_get_num(b)) && !(yyjson_get_num(a) > yyjson_get_num(b));
+    return yyjson_equals(a, b);
+}
+
+/* Two names of one field must not say two things. */
+static t9_status check_same(struct policy_ctx *c, const struct policy_field *f, yyjson_val *obj,
+                            yyjson_val *v)
+{
+    yyjson_val *other = f->same_as ? json_get(obj, f->same_as) : NULL;
+    if (!other || yyjson_is_null(other) || same_value(v, other))
+        return T9_STATUS_OK;
+    return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
+                     "%s and %s are two names of one parameter, and their values differ: send one "
+                     "of them",
+                     f->name, f->same_as);
 }
 
 static t9_status one(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
@@ -61,7 +107,9 @@ t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, s
         if (yyjson_is_null(v))
             continue;
         const struct policy_field *f = find(fields, n_fields, json_str(key));
-        T9_TRY(f ? one(c, f, v) : unknown(c, key));
+        T9_TRY(f ? one(c, f, v) : unknown(c, key, "", ""));
+        if (f)
+            T9_TRY(check_same(c, f, obj, v));
     }
     return T9_STATUS_OK;
 }
@@ -105,8 +153,7 @@ t9_status policy_f32(struct policy_ctx *c, const struct policy_field *f, yyjson_
     return T9_STATUS_OK;
 }
 
-/* Whole numbers may come as 5 or 5.0: JavaScript clients do not know the difference. */
-static bool whole(yyjson_val *v, int64_t *out)
+bool policy_whole(yyjson_val *v, int64_t *out)
 {
     if (yyjson_is_uint(v)) {
         uint64_t u = yyjson_get_uint(v);
@@ -127,7 +174,7 @@ static bool whole(yyjson_val *v, int64_t *out)
 t9_status policy_i64(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
     int64_t i = 0;
-    if (!whole(v, &i) || (double)i < f->min || (double)i > f->max)
+    if (!policy_whole(v, &i) || (double)i < f->min || (double)i > f->max)
         return out_of_range(c, f, "a whole number", v);
     memcpy(member(c, f), &i, sizeof i);
     return T9_STATUS_OK;
@@ -136,7 +183,7 @@ t9_status policy_i64(struct policy_ctx *c, const struct policy_field *f, yyjson_
 t9_status policy_i32(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
     int64_t i = 0;
-    if (!whole(v, &i) || (double)i < f->min || (double)i > f->max)
+    if (!policy_whole(v, &i) || (double)i < f->min || (double)i > f->max)
         return out_of_range(c, f, "a whole number", v);
     int32_t x = (int32_t)i;
     memcpy(member(c, f), &x, sizeof x);

@@ -36,6 +36,8 @@ struct policy_field {
     double min, max;  /* for policy_f32, policy_i32, policy_i64 */
     size_t offset;    /* of the member of struct chat_request that they fill */
     const char *note; /* one sentence for people; never empty */
+    /* The field of which this is another name: where both are given they must say the same. */
+    const char *same_as;
     /* JSON Schema of its values; NULL: follows from policy_f32 and its kin, else any value. */
     const char *schema;
 };
@@ -46,6 +48,14 @@ void policy_write_schema(struct buf *b, const struct policy_field *f);
 /* Takes the members of `obj` in order through `fields`; the first failure ends it. */
 t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
                       yyjson_val *obj);
+
+/* Refuses (strict) or warns of members of `obj` that are not among `names`; null members are
+ * absent. `where` names it in an error ("messages[3]"), `kind` in a warning ("a message"). */
+t9_status policy_members(struct policy_ctx *c, yyjson_val *obj, const char *const *names,
+                         size_t n_names, const char *where, const char *kind);
+/* A whole number, however it is spelled: 5, 5.0 and 5e0 are one in JSON. False when `v` is none, or
+ * is one that 64 bits with a sign (written as a fraction: 53 bits) don't hold. */
+bool policy_whole(yyjson_val *v, int64_t *out);
 
 /* Parsers of plain values into the member at f->offset; range f->min .. f->max, both included. */
 t9_status policy_f32(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);

@@ -224,11 +224,16 @@ static size_t tokens_max(const struct prep *p)
 
 /* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
  * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
-static bool surely_too_long(const struct prep *p, size_t n_bytes)
+static uint64_t text_bytes_max(const struct prep *p)
 {
     uint64_t longest = tokenizer_vocab(p->params.tokenizer)->longest_bytes;
-    return p->params.engine &&
-           n_bytes / 4 > (uint64_t)engine_max_length(p->params.engine) * longest;
+    return p->params.engine ? 4 * (uint64_t)engine_max_length(p->params.engine) * longest
+                            : UINT64_MAX;
+}
+
+static bool surely_too_long(const struct prep *p, size_t n_bytes)
+{
+    return n_bytes > text_bytes_max(p);
 }
 
 static t9_status too_many_bytes(const struct prep *p, size_t n_bytes, const char *param,
@@ -385,8 +390,14 @@ t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str 
     struct tok_span span = {text, !r->no_parse_special, !r->no_parse_special};
     bool add_bos = r->add_special && tokenizer_add_bos(p->params.tokenizer);
     if (surely_too_long(p, text.n))
-        return too_many_bytes(p, text.n, "prompt", err);
+        return chat_fail(err, T9_STATUS_INVALID, "prompt", "text_too_long",
+                         "the text has %zu bytes, and with this model %llu are tokenised at once: "
+                         "send it in parts",
+                         text.n, (unsigned long long)text_bytes_max(p));
     t9_status s = tokenizer_encode(p->params.tokenizer, &span, 1, add_bos, out, &e);
+    if (s == T9_STATUS_TOO_LARGE)
+        return chat_fail(err, T9_STATUS_INVALID, "prompt", "text_too_long",
+                         "the text has more than %zu tokens: send it in parts", out->max);
     return s == T9_STATUS_OK ? s : encode_failed(s, out, "prompt", &e, err);
 }
 

@@ -31,6 +31,7 @@ struct prep_params {
     bool strict;          /* unknown fields are refused */
     const char *build_id; /* system_fingerprint */
     int64_t now_unix_s;   /* what templates see as now; 0: the clock */
+    int32_t queue_cap;    /* requests that the engine lets wait; 0: CHAT_CHOICES_MAX and more */
     /* What holds where a request says nothing; the seed is not used. */
     struct sample_params sampling;
 };

@@ -111,14 +111,42 @@ static t9_status gone(struct chat_error *err)
     return chat_fail(err, T9_STATUS_CANCELLED, NULL, NULL, "the client has gone");
 }
 
+/* Each choice has a place in the engine's queue: more than it has would be turned away for ever. */
+static t9_status check_choices(const struct chat_run *run, size_t n_prompts, struct chat_error *err)
+{
+    const struct chat_request *q = &run->request;
+    int32_t cap = prep_params_of(run->prep)->queue_cap;
+    size_t n = n_prompts * (size_t)q->n;
+    const char *param = q->n > 1 ? "n" : "prompt";
+    if (n > CHAT_CHOICES_MAX)
+        return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
+                         "%zu prompts with n = %d are %zu answers, and one request may ask for %d",
+                         n_prompts, q->n, n, CHAT_CHOICES_MAX);
+    if (cap > 0 && n > (size_t)cap)
+        return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
+                         "%zu prompts with n = %d are %zu answers, and this server's queue "
+                         "(--queue) has room for %d",
+                         n_prompts, q->n, n, cap);
+    return T9_STATUS_OK;
+}
+
+/* Says which of several prompts an error is about. */
+static t9_status name_prompt(const struct chat_run *run, size_t i, t9_status s,
+                             struct chat_error *err)
+{
+    char msg[sizeof err->err.msg];
+    if (s == T9_STATUS_OK || run->request.n_prompts < 2 || strcmp(err->param, "prompt") != 0)
+        return s;
+    (void)snprintf(msg, sizeof msg, "prompt[%zu]: %.200s", i, err->err.msg);
+    (void)snprintf(err->param, sizeof err->param, "prompt[%zu]", i);
+    return t9_fail(&err->err, s, "%s", msg);
+}
+
 static t9_status make_prompts(struct chat_run *run, struct chat_error *err)
 {
     struct chat_request *q = &run->request;
     size_t n = q->n_prompts ? q->n_prompts : 1;
-    if (n * (size_t)q->n > CHAT_CHOICES_MAX)
-        return chat_fail(err, T9_STATUS_INVALID, q->n > 1 ? "n" : "prompt", "invalid_value",
-                         "%zu prompts with n = %d are %zu answers, and one request may ask for %d",
-                         n, q->n, n * (size_t)q->n, CHAT_CHOICES_MAX);
+    T9_TRY(check_choices(run, n, err));
     run->prompts = mem_calloc(n, sizeof *run->prompts);
     if (!run->prompts)
         return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for %zu prompts", n);
@@ -126,8 +154,9 @@ static t9_status make_prompts(struct chat_run *run, struct chat_error *err)
     for (size_t i = 0; i < n; i++) {
         if (is_gone(run))
             return gone(err);
-        T9_TRY(q->n_prompts ? prep_prompt(run->prep, q, i, &run->prompts[i], err)
-                            : prep_tokens(run->prep, q, &run->prompts[i], err));
+        t9_status s = q->n_prompts ? prep_prompt(run->prep, q, i, &run->prompts[i], err)
+                                   : prep_tokens(run->prep, q, &run->prompts[i], err);
+        T9_TRY(name_prompt(run, i, s, err));
     }
     run->reply.prompt_ids = run->prompts[0].p;
     run->reply.n_prompt_ids = run->prompts[0].n;
@@ -158,6 +187,8 @@ static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_
     struct engine *engine = prep_params_of(run->prep)->engine;
     struct chat_request *q = &run->request;
     int32_t room = engine_max_tokens(engine, (int32_t)n_prompt);
+    if (q->no_reply && n_prompt == (size_t)engine_max_length(engine))
+        room = 1; /* nothing comes after it */
     if (room <= 0)
         return chat_fail(err, T9_STATUS_INVALID, prompt_field(run), "context_length_exceeded",
                          "the prompt has %zu tokens, and prompt and reply together may have %d: "
@@ -173,7 +204,7 @@ static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_
      */
     *out = q->max_tokens == 0 || q->max_tokens > room ? room : (int32_t)q->max_tokens;
     if (q->no_reply)
-        *out = 1; /* the engine computes a prompt to its end only for a token after it */
+        *out = 1;
     if (q->min_tokens > *out && !q->no_reply)
         return chat_fail(err, T9_STATUS_INVALID, "min_tokens", "invalid_value",
                          "min_tokens is %d, and at most %d tokens can be generated", q->min_tokens,
@@ -211,8 +242,9 @@ static t9_status make_request(struct chat_run *run, struct run_choice *c, struct
     const struct chat_request *q = &run->request;
     const struct tok_ids *prompt = &run->prompts[c->prompt];
     int32_t max_tokens = 0;
-    T9_TRY(choose_max_tokens(run, prompt->n, &max_tokens, err));
-    t9_status s = request_new(&c->request, max_tokens, &e);
+    t9_status s = choose_max_tokens(run, prompt->n, &max_tokens, err);
+    T9_TRY(name_prompt(run, (size_t)c->prompt, s, err));
+    s = request_new(&c->request, max_tokens, &e);
     if (s != T9_STATUS_OK)
         return chat_fail(err, s, NULL, NULL, "%s", e.msg);
     struct request *r = c->request;
@@ -220,8 +252,9 @@ static t9_status make_request(struct chat_run *run, struct run_choice *c, struct
     r->n_prompt = (int32_t)prompt->n;
     r->sampling = q->sampling;
     r->choice = (uint32_t)(c->index % q->n);
+    r->prompt_only = q->no_reply;
     r->ignore_eos = q->ignore_eos;
-    r->min_tokens = q->no_reply ? 0 : q->min_tokens;
+    r->min_tokens = q->min_tokens;
     r->stop_tokens = q->stop_tokens;
     r->n_stop_tokens = q->n_stop_tokens;
     r->notify = on_engine;

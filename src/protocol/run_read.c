@@ -135,12 +135,12 @@ static void push_start(struct buf *starts, uint32_t at)
     buf_append(starts, &at, sizeof at);
 }
 
-/* Text that is certain so far goes to c->text; true: a stop string is complete. A stop string
- * counts once the least number of tokens is there. */
+/* Text that is certain so far goes to c->text; true: a stop string is complete. One that is
+ * complete within the least number of tokens does not count. */
 static bool push_text(struct run_choice *c, str text)
 {
     if (c->at <= c->run->request.min_tokens) {
-        buf_puts_str(&c->text, text);
+        stop_pass(&c->stop, text, &c->text);
         return false;
     }
     return stop_push(&c->stop, text, &c->text);

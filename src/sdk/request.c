@@ -205,6 +205,7 @@ static void fill(struct t9_request *q, const struct t9_request_params *p)
                                          .bias = q->bias,
                                          .n_bias = (int32_t)p->n_bias};
     r->choice = p->choice;
+    r->prompt_only = p->prompt_only;
     r->ignore_eos = p->ignore_eos;
     r->min_tokens = p->min_tokens;
     r->stop_tokens = q->stop_ids;
@@ -243,13 +244,16 @@ static void request_drop(struct t9_request *q)
 static t9_status prepare(struct t9_request *q, const struct t9_request_params *p,
                          struct t9_err *err)
 {
-    int32_t room = engine_max_tokens(q->engine, (int32_t)p->n_prompt);
+    bool fills = p->prompt_only && p->n_prompt == (size_t)engine_max_length(q->engine);
+    int32_t room = fills ? 1 : engine_max_tokens(q->engine, (int32_t)p->n_prompt);
     if (room < 1)
         return t9_fail(err, T9_STATUS_INVALID,
                        "the prompt has %zu tokens, and prompt and answer together may have %d: "
                        "shorten it, or raise max_length or kv_bytes of the engine",
                        p->n_prompt, engine_max_length(q->engine));
-    if (p->max_tokens > 0 && p->max_tokens < room)
+    if (p->prompt_only)
+        room = 1;
+    else if (p->max_tokens > 0 && p->max_tokens < room)
         room = p->max_tokens;
     if (p->min_tokens > room)
         return t9_fail(err, T9_STATUS_INVALID,
@@ -321,6 +325,17 @@ void t9_request_free(t9_request *r)
 
 /* ---- reading ---- */
 
+/* Text that is certain so far goes to q->text; true: a stop string is complete. One that is
+ * complete within the least number of tokens does not count. */
+static bool push_text(struct t9_request *q)
+{
+    if (q->at <= q->r->min_tokens) {
+        stop_pass(&q->stop, buf_str(&q->piece), &q->text);
+        return false;
+    }
+    return stop_push(&q->stop, buf_str(&q->piece), &q->text);
+}
+
 /* Makes text of tokens until a part is full, the log is used up, or a stop string ended it. Without
  * text all tokens are taken. */
 static void take_tokens(struct t9_request *q)
@@ -332,7 +347,7 @@ static void take_tokens(struct t9_request *q)
     while (q->at < q->end && q->text.n < TEXT_PART_BYTES && !q->stop_hit) {
         buf_clear(&q->piece);
         detok_push(&q->detok, q->r->tokens[q->at++], &q->piece, false);
-        q->stop_hit = stop_push(&q->stop, buf_str(&q->piece), &q->text);
+        q->stop_hit = push_text(q);
         q->text.failed |= q->piece.failed || q->stop.held.failed;
     }
 }
@@ -345,7 +360,7 @@ static void flush_text(struct t9_request *q)
         return;
     buf_clear(&q->piece);
     detok_finish(&q->detok, &q->piece);
-    q->stop_hit = stop_push(&q->stop, buf_str(&q->piece), &q->text);
+    q->stop_hit = push_text(q);
     if (!q->stop_hit)
         stop_finish(&q->stop, &q->text);
     q->text.failed |= q->piece.failed || q->stop.held.failed;
@@ -508,7 +523,9 @@ t9_status t9_request_prompt_logprobs(const t9_request *q, int32_t i, struct t9_l
     const struct request *r = q->r;
     if (i < 1 || i >= r->n_prompt)
         return T9_STATUS_INVALID;
-    if (!r->prompt_logprobs || atomic_load_explicit(&r->n_tokens, memory_order_acquire) < 1)
+    bool ended = atomic_load_explicit(&r->finish, memory_order_acquire) != FINISH_REASON_NONE;
+    bool begun = atomic_load_explicit(&r->n_tokens, memory_order_acquire) > 0;
+    if (!r->prompt_logprobs || (ended ? i > r->n_scored : !begun))
         return T9_STATUS_NOT_FOUND;
     size_t width = (size_t)(1 + r->n_top);
     for (size_t k = 0; k < width; k++) {

@@ -42,10 +42,19 @@ static size_t begun_at_end(const struct stop_matcher *m, str s)
     for (; from < s.n; from++) {
         str tail = str_slice(s, from, s.n);
         for (size_t i = 0; i < m->n_stops; i++)
-            if (str_has_prefix(m->stops[i], tail))
+            if (tail.n < m->stops[i].n && str_has_prefix(m->stops[i], tail))
                 return tail.n;
     }
     return 0;
+}
+
+/* Appends what can't be the beginning of a stop string any more. */
+static void release(struct stop_matcher *m, struct buf *out)
+{
+    size_t keep = begun_at_end(m, buf_str(&m->held));
+    size_t free_bytes = m->held.n - keep;
+    buf_append(out, m->held.p, free_bytes);
+    buf_consume(&m->held, free_bytes);
 }
 
 bool stop_push(struct stop_matcher *m, str text, struct buf *out)
@@ -64,11 +73,18 @@ bool stop_push(struct stop_matcher *m, str text, struct buf *out)
             return true;
         }
     }
-    size_t keep = begun_at_end(m, buf_str(&m->held));
-    size_t free_bytes = m->held.n - keep;
-    buf_append(out, m->held.p, free_bytes);
-    buf_consume(&m->held, free_bytes);
+    release(m, out);
     return false;
+}
+
+void stop_pass(struct stop_matcher *m, str text, struct buf *out)
+{
+    if (m->n_stops == 0) {
+        buf_puts_str(out, text);
+        return;
+    }
+    buf_puts_str(&m->held, text);
+    release(m, out);
 }
 
 void stop_finish(struct stop_matcher *m, struct buf *out)

@@ -27,6 +27,9 @@ void stop_deinit(struct stop_matcher *m); /* accepts a zeroed one */
 /* Takes more text and appends to `out` what is certain. true: a stop string is complete, the text
  * before it was appended, and nothing may be pushed any more. Check out->failed and held.failed. */
 bool stop_push(struct stop_matcher *m, str text, struct buf *out);
+/* Takes text in which no stop string counts that is complete there; one that is complete later
+ * counts, also when it began here. */
+void stop_pass(struct stop_matcher *m, str text, struct buf *out);
 /* The answer ended without one: appends what was held back. */
 void stop_finish(struct stop_matcher *m, struct buf *out);
 

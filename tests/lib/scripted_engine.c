@@ -112,9 +112,10 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
             end(e, r, FINISH_REASON_ERROR);
             return true;
         }
-        if (l->n == n_reply || l->n == r->max_tokens) {
+        if (r->prompt_only || l->n == n_reply || l->n == r->max_tokens) {
             atomic_store(&r->clocks.last_token, now);
-            end(e, r, l->n == n_reply ? FINISH_REASON_STOP : FINISH_REASON_LENGTH);
+            end(e, r,
+                !r->prompt_only && l->n == n_reply ? FINISH_REASON_STOP : FINISH_REASON_LENGTH);
             return true;
         }
         r->tokens[l->n] = reply_token(e, r, l->n);

@@ -178,6 +178,16 @@ class Tester:
                                                                "min_tokens": 3})
         assert r.usage.completion_tokens >= 3
 
+        # A stop string counts when it is complete after min_tokens tokens.
+        text = greedy.choices[0].message.content
+        stop = text[len(text) // 2:len(text) // 2 + 3]
+        cut = self.same(max_tokens=8, temperature=0, stop=[stop])
+        n = cut.usage.completion_tokens
+        late = self.same(max_tokens=8, temperature=0, stop=[stop], extra_body={"min_tokens": n - 1})
+        assert late.choices[0].message.content == cut.choices[0].message.content
+        later = self.same(max_tokens=8, temperature=0, stop=[stop], extra_body={"min_tokens": n})
+        assert len(later.choices[0].message.content) > len(cut.choices[0].message.content)
+
     # ---- completions ----
 
     def text_streamed(self, prompt, **o):
@@ -218,6 +228,8 @@ class Tester:
         assert scored.tokens[n:] == made.tokens
         assert scored.token_logprobs[n:] == made.token_logprobs
         assert scored.top_logprobs[n:] == made.top_logprobs
+        for top, token in zip(scored.top_logprobs[1:], scored.tokens[1:]):
+            assert token in top and len(top) <= 4
         for text, offset, token in zip([again.choices[0].text] * n, scored.text_offset,
                                        scored.tokens):
             assert token.startswith("bytes:") or text[offset:].startswith(token)
@@ -268,7 +280,10 @@ class Tester:
         self.refused(bad, "tools", lambda: self.chat(tools=[{"type": "function",
                                                              "function": {"name": "f"}}]))
         self.refused(bad, "prompt", lambda: self.text([[1, 1000000]]))
+        self.refused(bad, "prompt[1]", lambda: self.text([[1], [1, 1000000]]))
         self.refused(bad, "prompt", lambda: self.text([]))
+        self.refused(bad, "min_tokens", lambda: self.text("x", max_tokens=0, echo=True,
+                                                          extra_body={"min_tokens": 1}))
         self.refused(bad, "max_tokens", lambda: self.text("x", max_tokens=0))
         self.refused(bad, "messages",
                      lambda: self.chat([{"role": "user", "content": "long " * 200000}]))

@@ -263,6 +263,44 @@ static void same_among_others(void **state)
     assert_true(n_stopped > 10 && n_preempted > 0);
 }
 
+/* A prompt that fills the limit, and the pool with it, is scored; one that is longer is not. */
+static void prompt_only(void **state)
+{
+    (void)state;
+    static int32_t prompt[4096];
+    uint64_t family = 1;
+    struct be *be = fake_be_new();
+    struct engine_params p = params(be);
+    struct t9_err err;
+    int n_broken = 0;
+    p.kv_bytes = 4096 * 6;
+    struct engine *e = start(&p);
+    engine_set_step_hook(e, checked_step, &n_broken);
+    int32_t n = engine_max_length(e);
+    fill_prompt(prompt, n + 1, &family);
+    for (int32_t less = 0; less < 3; less++) {
+        struct request *r = make(prompt, n - less, 1);
+        r->prompt_only = true;
+        assert_int_equal(request_want_logprobs(r, 2, true, &err), T9_STATUS_OK);
+        submit(e, r);
+        assert_int_equal(read_to_end(e, r).reason, FINISH_REASON_LENGTH);
+        assert_int_equal(atomic_load(&r->n_tokens), 0);
+        assert_true(prompt_is_right(r));
+        assert_true(atomic_load(&r->clocks.first_token) > 0);
+        request_free(r);
+    }
+    struct request *longer = make(prompt, n + 1, 1);
+    longer->prompt_only = true;
+    assert_int_equal(engine_submit(e, longer, &err), T9_STATUS_INVALID);
+    longer->n_prompt = n;
+    longer->prompt_only = false;
+    assert_int_equal(engine_submit(e, longer, &err), T9_STATUS_INVALID);
+    request_free(longer);
+    engine_free(e);
+    assert_int_equal(n_broken, 0);
+    fake_be_free(be);
+}
+
 static void refusals(void **state)
 {
     (void)state;
@@ -291,6 +329,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_among_others),
+        cmocka_unit_test(prompt_only),
         cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -495,6 +495,18 @@ static void test_answers(void **state)
         assert_int_equal(b.end.stop_token, -1);
         assert_int_equal(b.n_bytes, first);
         assert_memory_equal(b.text, text.p, first);
+
+        /* It counts where it is complete after min_tokens tokens, and not where it is before. */
+        int32_t n_then = b.n;
+        p.min_tokens = n_then - 1;
+        ask(e, &p, &b);
+        assert_int_equal(b.n, n_then);
+        assert_int_equal(b.n_bytes, first);
+        p.min_tokens = n_then;
+        ask(e, &p, &b);
+        assert_true(b.n > n_then && b.n_bytes > first);
+        assert_memory_equal(b.text, text.p, b.n_bytes);
+        p.min_tokens = 0;
         p.n_stops = 0;
     }
     t9_text_free(&text);
@@ -568,6 +580,23 @@ static void test_logprobs(void **state)
         assert_true(isfinite(row[0].logprob));
     }
     assert_int_equal(t9_request_prompt_logprobs(r, 0, row), T9_STATUS_INVALID);
+
+    /* The prompt alone: the same of it, and no token. */
+    struct t9_logprob alone[4];
+    p.prompt_only = true;
+    t9_request *q = submit(e, &p);
+    struct t9_event ev = {.struct_size = sizeof ev};
+    while (ev.kind != T9_EVENT_DONE && ev.kind != T9_EVENT_ERROR) {
+        assert_int_equal(t9_request_next(q, -1, &ev), T9_STATUS_OK);
+        assert_int_equal(ev.n_tokens, 0);
+    }
+    assert_int_equal(ev.finish, T9_FINISH_LENGTH);
+    for (int32_t i = 1; i < (int32_t)p.n_prompt; i++) {
+        assert_int_equal(t9_request_prompt_logprobs(r, i, row), T9_STATUS_OK);
+        assert_int_equal(t9_request_prompt_logprobs(q, i, alone), T9_STATUS_OK);
+        assert_memory_equal(row, alone, sizeof row);
+    }
+    t9_request_free(q);
     t9_request_free(r);
     t9_engine_free(e);
 }
