@@ -3,7 +3,8 @@
  *
  * These functions are what a quantised weight means: fast paths are compared with them. All
  * arithmetic is f32 in the format's own order: the scale product first, then times the integer,
- * then minus the min product. Any thread, no state.
+ * then minus the min product. Where every product is exact the integers come from ints.c. Any
+ * thread, no state.
  */
 #include "gguf/dtype.h"
 
@@ -164,16 +165,6 @@ static void q6_k_block(const void *src, float *y)
     }
 }
 
-static void iq4_nl_block(const void *src, float *y)
-{
-    const struct block_iq4_nl *b = src;
-    const float d = num_f32_from_f16(b->d);
-    for (int j = 0; j < 16; j++) {
-        y[j] = d * (float)dtype_iq4_values[b->qs[j] & 15];
-        y[j + 16] = d * (float)dtype_iq4_values[b->qs[j] >> 4];
-    }
-}
-
 static void iq4_xs_block(const void *src, float *y)
 {
     const struct block_iq4_xs *b = src;
@@ -190,16 +181,24 @@ static void iq4_xs_block(const void *src, float *y)
     }
 }
 
-static void mxfp4_block(const void *src, float *y)
+/* Types whose values are exact products of a scale and an integer: see ints.c. */
+static void ints256_block(uint32_t id, const void *src, float *y)
 {
-    const struct block_mxfp4 *b = src;
-    /* Half of 2^(e-127), because the table holds doubled values; subnormal for e < 2. */
-    const uint32_t bits = b->e < 2 ? 0x00200000u << b->e : (uint32_t)(b->e - 1) << 23;
-    const float d = num_f32_from_bits(bits);
-    for (int j = 0; j < 16; j++) {
-        y[j] = d * (float)dtype_mxfp4_values[b->qs[j] & 15];
-        y[j + 16] = d * (float)dtype_mxfp4_values[b->qs[j] >> 4];
+    struct dtype_ints256 b = {0};
+    dtype_ints256_get(id)(src, &b);
+    for (int e = 0; e < QK_K; e++) {
+        const int v = b.scale[e / 16] * b.q[e];
+        y[e] = b.d * (float)v;
     }
+}
+
+static void ints_small_block(uint32_t id, const void *src, float *y)
+{
+    struct dtype_ints_small b;
+    dtype_ints_small_get(id)(src, &b);
+    const uint32_t n = gguf_dtype_get(id)->block_elems;
+    for (uint32_t e = 0; e < n; e++)
+        y[e] = b.d[e / 16] * (float)b.q[e];
 }
 
 typedef void (*block_fn)(const void *src, float *y);
@@ -220,16 +219,14 @@ static block_fn block_function(uint32_t id)
     case DTYPE_Q4_K: return q4_k_block;
     case DTYPE_Q5_K: return q5_k_block;
     case DTYPE_Q6_K: return q6_k_block;
-    case DTYPE_IQ4_NL: return iq4_nl_block;
     case DTYPE_IQ4_XS: return iq4_xs_block;
-    case DTYPE_MXFP4: return mxfp4_block;
     default: return NULL;
     }
 }
 
 bool dtype_can_dequantize(uint32_t id)
 {
-    return block_function(id) != NULL;
+    return block_function(id) || dtype_ints256_get(id) || dtype_ints_small_get(id);
 }
 
 t9_status dtype_dequantize_row(uint32_t id, const void *src, float *dst, size_t n,
@@ -237,14 +234,20 @@ t9_status dtype_dequantize_row(uint32_t id, const void *src, float *dst, size_t 
 {
     const struct dtype_info *info = gguf_dtype_get(id);
     block_fn fn = block_function(id);
-    if (!info || !fn)
+    if (!info || !dtype_can_dequantize(id))
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "type %s (%u) cannot be dequantised",
                        info ? info->name : "?", id);
     if (n % info->block_elems != 0)
         return t9_fail(err, T9_STATUS_INVALID, "%zu values of type %s are not a multiple of %u", n,
                        info->name, info->block_elems);
     const uint8_t *p = src;
-    for (size_t i = 0; i < n; i += info->block_elems, p += info->block_bytes)
-        fn(p, dst + i);
+    for (size_t i = 0; i < n; i += info->block_elems, p += info->block_bytes) {
+        if (fn)
+            fn(p, dst + i);
+        else if (info->block_elems == QK_K)
+            ints256_block(id, p, dst + i);
+        else
+            ints_small_block(id, p, dst + i);
+    }
     return T9_STATUS_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * gguf/dtype.h - the value types of GGUF tensors: names, block sizes, block layouts, and scalar
- * dequantisation.
+ * gguf/dtype.h - the value types of GGUF tensors: names, block sizes, block layouts, codebooks, and
+ * scalar dequantisation.
  *
  * A row of a tensor is a whole number of blocks; a block holds `block_elems` values in
  * `block_bytes` bytes, little endian. Block structs are packed: they may be read at any address.
@@ -163,6 +163,55 @@ struct DTYPE_PACKED block_q8_k { /* activations only */
     int8_t qs[QK_K];
     int16_t bsums[QK_K / 16];
 };
+struct DTYPE_PACKED block_iq2_xxs {
+    uint16_t d;
+    uint8_t qs[64]; /* per 32 values: 4 points of iq2_xxs_grid, u32 of 4 x 7 bits of signs and a
+                       scale on top; value d * (1/2 + scale) / 4 * point */
+};
+struct DTYPE_PACKED block_iq2_xs {
+    uint16_t d;
+    uint8_t qs[64];    /* u16 per 8 values: 9 bits of a point of iq2_xs_grid, 7 of signs */
+    uint8_t scales[8]; /* a nibble per 16 values, as in iq2_xxs */
+};
+struct DTYPE_PACKED block_iq2_s {
+    uint16_t d;
+    uint8_t qs[32];    /* low bytes of points of iq2_s_grid */
+    uint8_t signs[32]; /* per 8 values */
+    uint8_t qh[8];     /* two high bits of 4 points */
+    uint8_t scales[8]; /* as in iq2_xs */
+};
+struct DTYPE_PACKED block_iq3_xxs {
+    uint16_t d;
+    uint8_t qs[64];           /* points of iq3_xxs_grid, 4 values each */
+    uint8_t scales_signs[32]; /* u32 per 32 values, as in iq2_xxs; value d * (1/2 + scale) / 2 */
+};
+struct DTYPE_PACKED block_iq3_s {
+    uint16_t d;
+    uint8_t qs[64];    /* low bytes of points of iq3_s_grid, 4 values each */
+    uint8_t qh[8];     /* their ninth bits */
+    uint8_t signs[32]; /* per 8 values */
+    uint8_t scales[4]; /* a nibble per 32 values; value d * (1 + 2 scale) * point */
+};
+struct DTYPE_PACKED block_iq1_s {
+    uint16_t d;
+    uint8_t qs[32]; /* low bytes of points of iq1_grid */
+    uint8_t qh[16]; /* u16 per 32 values: 4 x 3 high bits, a scale of 3, sign of the offset of 1/8;
+                       value d * (2 scale + 1) * (point + offset) */
+};
+struct DTYPE_PACKED block_iq1_m {
+    uint8_t qs[32];
+    uint8_t qh[16];    /* a nibble per 8 values: 3 high bits, sign of the offset */
+    uint8_t scales[8]; /* u16 per 64 values: 4 scales of 3 bits, a nibble of d (f16) on top */
+};
+struct DTYPE_PACKED block_tq1_0 {
+    uint8_t qs[48]; /* 5 trits a byte: 32 bytes hold 160 values, 16 hold 80 */
+    uint8_t qh[4];  /* 4 trits a byte */
+    uint16_t d;     /* value (trit - 1) * d */
+};
+struct DTYPE_PACKED block_tq2_0 {
+    uint8_t qs[64]; /* 2-bit planes, as in q2_k */
+    uint16_t d;     /* value (q - 1) * d */
+};
 struct DTYPE_PACKED block_iq4_nl {
     uint16_t d;
     uint8_t qs[16]; /* split; indices into dtype_iq4_values */
@@ -176,6 +225,18 @@ struct DTYPE_PACKED block_iq4_xs {
 struct DTYPE_PACKED block_mxfp4 {
     uint8_t e;      /* scale 2^(e - 127) */
     uint8_t qs[16]; /* split; indices into dtype_mxfp4_values, which are doubled E2M1 */
+};
+struct DTYPE_PACKED block_nvfp4 {
+    uint8_t d[4];   /* unsigned E4M3 per 16 values */
+    uint8_t qs[32]; /* per 16 values 8 bytes, split; dtype_mxfp4_values */
+};
+struct DTYPE_PACKED block_q1_0 {
+    uint16_t d;
+    uint8_t qs[16]; /* bit 1: d, bit 0: -d */
+};
+struct DTYPE_PACKED block_q2_0 {
+    uint16_t d;
+    uint8_t qs[16]; /* two bits in order; value (q - 1) * d */
 };
 
 #define DTYPE_ASSERT_BLOCK(type, bytes) _Static_assert(sizeof(struct type) == (bytes), "block size")
@@ -191,9 +252,21 @@ DTYPE_ASSERT_BLOCK(block_q4_k, 144);
 DTYPE_ASSERT_BLOCK(block_q5_k, 176);
 DTYPE_ASSERT_BLOCK(block_q6_k, 210);
 DTYPE_ASSERT_BLOCK(block_q8_k, 292);
+DTYPE_ASSERT_BLOCK(block_iq2_xxs, 66);
+DTYPE_ASSERT_BLOCK(block_iq2_xs, 74);
+DTYPE_ASSERT_BLOCK(block_iq2_s, 82);
+DTYPE_ASSERT_BLOCK(block_iq3_xxs, 98);
+DTYPE_ASSERT_BLOCK(block_iq3_s, 110);
+DTYPE_ASSERT_BLOCK(block_iq1_s, 50);
+DTYPE_ASSERT_BLOCK(block_iq1_m, 56);
+DTYPE_ASSERT_BLOCK(block_tq1_0, 54);
+DTYPE_ASSERT_BLOCK(block_tq2_0, 66);
 DTYPE_ASSERT_BLOCK(block_iq4_nl, 18);
 DTYPE_ASSERT_BLOCK(block_iq4_xs, 136);
 DTYPE_ASSERT_BLOCK(block_mxfp4, 17);
+DTYPE_ASSERT_BLOCK(block_nvfp4, 36);
+DTYPE_ASSERT_BLOCK(block_q1_0, 18);
+DTYPE_ASSERT_BLOCK(block_q2_0, 18);
 
 /* Codebooks. The MXFP4 values are twice E2M1's, to be multiplied with half of the block's scale. */
 extern const int8_t dtype_iq4_values[16];
@@ -219,6 +292,66 @@ static inline void dtype_q3k_scales(const uint8_t *s, uint8_t out[16])
         int hi = s[8 + j % 4] >> (2 * (j / 4)) & 3;
         out[j] = (uint8_t)(lo | hi << 4);
     }
+}
+
+/* ---- blocks as integers ---- */
+
+/*
+ * A block as the integers and scales that it stands for, one scalar function a type: for the types
+ * whose values are looked up, or lie in a way that only their own kernels should know. These are
+ * the integers that the integer path of a backend multiplies.
+ */
+
+/* A block of 256: value e is d * scale[e / 16] * q[e] - dmin * min[e / 16]. */
+struct dtype_ints256 {
+    float d, dmin;
+    int16_t scale[16];
+    uint8_t min[16]; /* 0 for all types but Q2_K */
+    int8_t q[QK_K];
+};
+
+/* A block of 32, 64 or 128: value e is d[e / 16] * q[e]. */
+struct dtype_ints_small {
+    float d[8];
+    int8_t q[128];
+};
+
+typedef void (*dtype_ints256_fn)(const void *block, struct dtype_ints256 *out);
+typedef void (*dtype_ints_small_fn)(const void *block, struct dtype_ints_small *out);
+
+/* Q2_K, Q3_K, IQ1_*, IQ2_*, IQ3_*, IQ4_XS, TQ1_0, TQ2_0; NULL for other types. */
+dtype_ints256_fn dtype_ints256_get(uint32_t id);
+/* IQ4_NL, MXFP4, NVFP4, Q1_0, Q2_0; NULL for other types. */
+dtype_ints_small_fn dtype_ints_small_get(uint32_t id);
+
+/* The scale of MXFP4: half of 2^(e-127), because its table holds doubled values. */
+float dtype_e8m0_half(uint8_t e);
+/* The scale of NVFP4: half of the unsigned E4M3 number; 0 for 0x7f. The sign bit is not looked at.
+ */
+float dtype_ue4m3_half(uint8_t x);
+
+/*
+ * The codebooks of the IQ types. An entry is a word of four bytes. Where a point has 8 values, byte
+ * k holds the code (0..3) of value k in its low two bits and of value k + 4 in the next two; where
+ * it has 4, byte k is the code (0..7) of value k. So one gathered word gives a vector lane its
+ * values by one table look-up for every four.
+ */
+extern const uint32_t iq2_xxs_grid[256], iq2_xs_grid[512], iq2_s_grid[1024];
+extern const uint32_t iq1_grid[2048];
+extern const uint32_t iq3_xxs_grid[256], iq3_s_grid[512];
+
+/* Values of the codes. IQ1's are eight times -1, 0, 1, so that the type's offset of 1/8 is 1. */
+#define IQ2_VALUES     8, 25, 43
+#define IQ1_VALUES     -8, 0, 8
+#define IQ3_XXS_VALUES 4, 12, 20, 28, 36, 44, 52, 62
+#define IQ3_S_VALUES   1, 3, 5, 7, 9, 11, 13, 15
+
+/* The eight signs (bit i set: value i is negative) that a 7-bit code stands for: bit 7 makes their
+ * number even. */
+static inline uint32_t iq_signs(uint32_t code)
+{
+    uint32_t x = code ^ code >> 4;
+    return code | (0x6996u >> (x & 15) & 1) << 7;
 }
 
 #endif

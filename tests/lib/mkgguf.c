@@ -99,7 +99,16 @@ static uint32_t usable_dtype(uint32_t dtype, uint64_t n_in)
     case DTYPE_Q4_K: small = DTYPE_Q5_0; break;
     case DTYPE_Q5_K: small = DTYPE_Q5_1; break;
     case DTYPE_Q6_K: small = DTYPE_Q8_0; break;
+    case DTYPE_IQ1_S:
+    case DTYPE_IQ1_M:
+    case DTYPE_IQ2_XXS:
+    case DTYPE_IQ2_XS:
+    case DTYPE_IQ2_S:
+    case DTYPE_IQ3_XXS:
+    case DTYPE_IQ3_S:
     case DTYPE_IQ4_XS: small = DTYPE_IQ4_NL; break;
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0:
     case DTYPE_Q2_K:
     case DTYPE_Q3_K: small = DTYPE_Q4_0; break;
     default: small = DTYPE_F16; break;

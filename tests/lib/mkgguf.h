@@ -15,8 +15,8 @@ struct mkgguf_params {
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim; /* 0 = width / heads */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
-                       Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K and Q3_K to Q4_0, IQ to
-                       IQ4_NL, F16 when 32 does not divide either */
+                       Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,
+                       IQ to IQ4_NL, F16 when 32 does not divide either */
     bool mix;       /* Q6_K in token_embd, output and in attn_v, ffn_down of even layers */
     bool untied;    /* has output.weight */
     uint64_t seed;

@@ -214,6 +214,64 @@ static void q6_k(const float *x, void *dst)
     memcpy(dst, &b, sizeof b);
 }
 
+/* Where types without a quantiser have their f16 scales, and what to divide the largest value by.
+ */
+static const struct {
+    uint32_t dtype;
+    int n, offset[2];
+    float divisor;
+} random_scales[] = {
+    {DTYPE_Q2_K, 2, {offsetof(struct block_q2_k, d), offsetof(struct block_q2_k, dmin)}, 45},
+    {DTYPE_Q3_K, 1, {offsetof(struct block_q3_k, d)}, 128},
+    {DTYPE_IQ1_S, 1, {0}, 16},
+    {DTYPE_IQ2_XXS, 1, {0}, 128},
+    {DTYPE_IQ2_XS, 1, {0}, 128},
+    {DTYPE_IQ2_S, 1, {0}, 128},
+    {DTYPE_IQ3_XXS, 1, {0}, 400},
+    {DTYPE_IQ3_S, 1, {0}, 400},
+    {DTYPE_IQ4_NL, 1, {0}, 127},
+    {DTYPE_IQ4_XS, 1, {0}, 127 * 32},
+    {DTYPE_TQ1_0, 1, {offsetof(struct block_tq1_0, d)}, 3},
+    {DTYPE_TQ2_0, 1, {offsetof(struct block_tq2_0, d)}, 3},
+    {DTYPE_Q1_0, 1, {0}, 3},
+    {DTYPE_Q2_0, 1, {0}, 4},
+};
+
+/* Exponents of a power of two near |x| / 4, as MXFP4 and NVFP4 store them, with their bias. */
+static int exponent_near(float x, int bias, int max)
+{
+    return clamp_round((float)bias + floorf(log2f(fabsf(x) + 1e-30f)) - 2, 0, max);
+}
+
+static bool random_scale(uint32_t dtype, float top, uint8_t *p)
+{
+    if (dtype == DTYPE_MXFP4) {
+        p[0] = (uint8_t)exponent_near(top, 127, 254);
+        return true;
+    }
+    if (dtype == DTYPE_NVFP4) {
+        for (int j = 0; j < 4; j++)
+            p[j] = (uint8_t)(exponent_near(top, 7, 14) << 3 | (p[j] & 7));
+        return true;
+    }
+    if (dtype == DTYPE_IQ1_M) {
+        uint8_t *scales = p + offsetof(struct block_iq1_m, scales);
+        const uint32_t d = num_f16_from_f32(top / 16);
+        for (int i = 0; i < 4; i++)
+            scales[2 * i + 1] = (uint8_t)((scales[2 * i + 1] & 15) | (d >> (4 * i) & 15) << 4);
+        return true;
+    }
+    for (size_t i = 0; i < T9_COUNT(random_scales); i++) {
+        if (random_scales[i].dtype != dtype)
+            continue;
+        const uint16_t d = num_f16_from_f32(top / random_scales[i].divisor);
+        for (int k = 0; k < random_scales[i].n; k++)
+            memcpy(p + random_scales[i].offset[k], &d, 2);
+        return true;
+    }
+    return false;
+}
+
 /* Random codes, seeded by the values, with the scale fields set for a magnitude like theirs. */
 static bool random_block(uint32_t dtype, const float *x, void *dst, const struct dtype_info *info)
 {
@@ -225,28 +283,7 @@ static bool random_block(uint32_t dtype, const float *x, void *dst, const struct
         s = s * 6364136223846793005u + 1442695040888963407u;
         p[i] = (uint8_t)(s >> 56);
     }
-    const float top = signed_max(x, (int)info->block_elems);
-    uint16_t d;
-    switch (dtype) {
-    case DTYPE_Q2_K:
-        d = num_f16_from_f32(top / 45);
-        memcpy(p + offsetof(struct block_q2_k, d), &d, 2);
-        memcpy(p + offsetof(struct block_q2_k, dmin), &d, 2);
-        return true;
-    case DTYPE_Q3_K:
-        d = num_f16_from_f32(top / 128);
-        memcpy(p + offsetof(struct block_q3_k, d), &d, 2);
-        return true;
-    case DTYPE_IQ4_NL:
-    case DTYPE_IQ4_XS:
-        d = num_f16_from_f32(top / (dtype == DTYPE_IQ4_NL ? 127 : 127 * 32));
-        memcpy(p, &d, 2);
-        return true;
-    case DTYPE_MXFP4:
-        p[0] = (uint8_t)clamp_round(127 + floorf(log2f(fabsf(top) + 1e-30f)) - 2, 0, 254);
-        return true;
-    default: return false;
-    }
+    return random_scale(dtype, signed_max(x, (int)info->block_elems), p);
 }
 
 typedef void (*quantize_fn)(const float *x, void *dst);

@@ -34,6 +34,16 @@ static const struct {
     {DTYPE_IQ4_NL, 3, 0xAA78C1E05B0AF9D3u, {0xC13C8080, 0x409B0EC0, 0x3C037880}},
     {DTYPE_IQ4_XS, 1, 0x769F050071EF7400u, {0x44256430, 0x457792F4, 0x3DB7F480}},
     {DTYPE_MXFP4, 1, 0x1E85D045142698ACu, {0xC9800000, 0x20800000, 0x10400000}},
+    {DTYPE_IQ1_S, 1, 0x47ECC7686ABC6A0Bu, {0x3E522000, 0x4113BE80, 0x3DD6AE80}},
+    {DTYPE_IQ1_M, 1, 0xC6EA6D6CF35A4C42u, {0xBD622900, 0xBDB1B280, 0x3F3ED880}},
+    {DTYPE_IQ2_XXS, 1, 0x2C63AD15B0BB778Au, {0xC35C9718, 0x40A42900, 0xBAAB3200}},
+    {DTYPE_IQ2_XS, 1, 0x86DC6DA1BF6C374Au, {0xC1F98600, 0xC09D9800, 0xC9F26200}},
+    {DTYPE_IQ2_S, 1, 0x58746599C945860Bu, {0xC0A42900, 0x431F07B8, 0x46B98C00}},
+    {DTYPE_IQ3_XXS, 1, 0x74E2BAE3B754E9B4u, {0x4209E500, 0x43C77460, 0x46153000}},
+    {DTYPE_IQ3_S, 1, 0xD47DAAA5CB56514Bu, {0xC2A0E080, 0x43A00E60, 0xBF12CE00}},
+    {DTYPE_TQ1_0, 1, 0x3AE3FF2A26ABF2F5u, {0x80000000, 0xC60A6000, 0x38F46000}},
+    {DTYPE_TQ2_0, 1, 0xADF8D173612C165Du, {0x00000000, 0xC0F70000, 0x80000000}},
+    {DTYPE_NVFP4, 1, 0x92F53C25643F464Bu, {0x3C900000, 0xBD840000, 0xBE800000}},
 };
 
 static uint64_t fnv(const void *p, size_t n)
@@ -86,8 +96,8 @@ static void test_table(void **state)
     struct t9_err err;
     float y[256];
     uint8_t raw[256] = {0};
-    assert_int_equal(dtype_dequantize_row(DTYPE_IQ1_S, raw, y, 256, &err), T9_STATUS_UNSUPPORTED);
-    assert_string_equal(err.msg, "type IQ1_S (19) cannot be dequantised");
+    assert_int_equal(dtype_dequantize_row(DTYPE_Q8_K, raw, y, 256, &err), T9_STATUS_UNSUPPORTED);
+    assert_string_equal(err.msg, "type Q8_K (15) cannot be dequantised");
     assert_int_equal(dtype_dequantize_row(4, raw, y, 256, &err), T9_STATUS_UNSUPPORTED);
     assert_int_equal(dtype_dequantize_row(77, raw, y, 256, &err), T9_STATUS_UNSUPPORTED);
     assert_int_equal(dtype_dequantize_row(DTYPE_Q4_0, raw, y, 33, &err), T9_STATUS_INVALID);
@@ -100,6 +110,61 @@ static void test_half(void **state)
     float y[4];
     assert_int_equal(dtype_dequantize_row(DTYPE_F16, h, y, 4, NULL), T9_STATUS_OK);
     assert_true(y[0] == 1 && y[1] == -2 && y[2] == 0x1p-24f && y[3] == 65504);
+}
+
+/* One and two bits in order, by hand: the differential test has nothing to compare them with. */
+static void test_few_bits(void **state)
+{
+    (void)state;
+    struct block_q1_0 b1 = {.d = 0x4000, .qs = {0x05, [15] = 0x80}}; /* d = 2 */
+    struct block_q2_0 b2 = {.d = 0xB800, .qs = {0xE4, [15] = 0xC0}}; /* d = -1/2 */
+    float y[128];
+    assert_int_equal(dtype_dequantize_row(DTYPE_Q1_0, &b1, y, 128, NULL), T9_STATUS_OK);
+    for (int e = 0; e < 128; e++)
+        assert_true(y[e] == (e == 0 || e == 2 || e == 127 ? 2.0f : -2.0f));
+    assert_int_equal(dtype_dequantize_row(DTYPE_Q2_0, &b2, y, 64, NULL), T9_STATUS_OK);
+    const float first[4] = {0.5f, 0, -0.5f, -1};
+    for (int e = 0; e < 64; e++)
+        assert_true(y[e] == (e < 4 ? first[e] : e == 63 ? -1.0f : 0.5f));
+}
+
+/* The scales that are no f16, at their corners; the codebooks' codes stay within their tables. */
+static void test_scale_formats(void **state)
+{
+    (void)state;
+    assert_true(dtype_e8m0_half(0) == 0x1p-128f);
+    assert_true(dtype_e8m0_half(1) == 0x1p-127f);
+    assert_true(dtype_e8m0_half(128) == 1);
+    assert_true(dtype_e8m0_half(255) == 0x1p127f);
+    assert_true(dtype_ue4m3_half(0) == 0);
+    assert_true(dtype_ue4m3_half(1) == 0x1p-10f);
+    assert_true(dtype_ue4m3_half(7) == 0x7p-10f);
+    assert_true(dtype_ue4m3_half(8) == 0x1p-7f);
+    assert_true(dtype_ue4m3_half(0x38) == 0.5f);
+    assert_true(dtype_ue4m3_half(0x7e) == 224);
+    assert_true(dtype_ue4m3_half(0x7f) == 0); /* NaN of the format: such a block is zeros */
+    assert_true(dtype_ue4m3_half(0xff) == 240 && dtype_ue4m3_half(0xb8) == 0.5f);
+    assert_int_equal(iq_signs(0), 0);
+    assert_int_equal(iq_signs(1), 0x81);
+    assert_int_equal(iq_signs(0x7f), 0xff);
+    assert_int_equal(iq_signs(0x55), 0x55);
+    const struct {
+        const uint32_t *grid;
+        int n;
+        bool eight;
+    } grids[] = {{iq2_xxs_grid, 256, true}, {iq2_xs_grid, 512, true},   {iq2_s_grid, 1024, true},
+                 {iq1_grid, 2048, true},    {iq3_xxs_grid, 256, false}, {iq3_s_grid, 512, false}};
+    for (size_t g = 0; g < T9_COUNT(grids); g++) {
+        for (int i = 0; i < grids[g].n; i++) {
+            uint32_t x = grids[g].grid[i];
+            if (grids[g].eight) /* no code 3 */
+                assert_int_equal((x & x >> 1 & 0x05050505u) | (x & 0xf0f0f0f0u), 0);
+            else
+                assert_int_equal(x & 0xf8f8f8f8u, 0);
+            for (int k = 0; k < i; k++)
+                assert_true(grids[g].grid[k] != x);
+        }
+    }
 }
 
 /* Packed scales come back: every pair of 6-bit values in every place. */
@@ -186,9 +251,10 @@ static void test_round_trip(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden),     cmocka_unit_test(test_table),
-        cmocka_unit_test(test_half),       cmocka_unit_test(test_scales),
-        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_golden),        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_half),          cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_few_bits),
+        cmocka_unit_test(test_scale_formats),
     };
     return cmocka_run_group_tests_name("dequant", tests, NULL, NULL);
 }
