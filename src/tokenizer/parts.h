@@ -31,6 +31,9 @@ enum {
     CLASS_N = 2,       /* number: Nd, Nl, No */
     CLASS_S = 4,       /* White_Space */
     CLASS_NOT_NFC = 8, /* may change under NFC, alone or with what stands before it */
+    CLASS_M = 16,      /* mark: Mn, Mc, Me */
+    CLASS_UPPER = 32,  /* may begin a capitalised word: Lu, Lt, Lm, Lo and marks */
+    CLASS_LOWER = 64,  /* may go on in small letters: Ll, Lm, Lo and marks */
 };
 struct uniclass {
     uint16_t page[0x1100]; /* code point / 256 -> index of a page */
@@ -85,11 +88,18 @@ t9_status special_find(const struct special_set *s, str text, const struct tok_s
 /* ---- pretok.c: splitting text into words -------------------------------------------------------
  */
 
+enum pretok_family {
+    PRETOK_GPT2,   /* the pattern of GPT-2 */
+    PRETOK_LLAMA3, /* that of Llama 3 and Qwen 2 */
+    PRETOK_CASED,  /* that of o200k and Tekken: words begin anew at capital letters */
+};
 struct pretok_rule {
-    const char *name;     /* value of tokenizer.ggml.pre */
+    const char *name; /* value of tokenizer.ggml.pre */
+    enum pretok_family family;
     uint8_t numbers_max;  /* most number characters in a word, 255 = no limit */
-    bool gpt2;            /* GPT-2 pattern, else the Llama 3 / Qwen 2 one */
     bool isolate_numbers; /* numbers are cut out first, so the rest ends at them */
+    bool marks;           /* LLAMA3: marks belong to words, not to symbols */
+    bool contractions;    /* CASED: 's, 't and so on go with the word before them */
     bool ignore_merges;   /* a word that is a token is not merged */
     bool nfc;             /* text is NFC-normalised */
     bool add_bos;         /* default of add_bos_token */

@@ -10,17 +10,29 @@
 
 #include <string.h>
 
+#define LLAMA3 .family = PRETOK_LLAMA3, .numbers_max = 3, .ignore_merges = true, .add_bos = true
 static const struct pretok_rule rules[] = {
-    /* name, numbers_max, gpt2, isolate_numbers, ignore_merges, nfc, add_bos */
-    {"gpt-2", 255, true, false, false, false, false},
-    {"default", 255, true, false, false, false, false},
-    {"smollm", 1, true, true, false, false, false},
-    {"qwen2", 1, false, false, false, true, false},
-    {"deepseek-r1-qwen", 1, false, false, false, true, false},
-    {"llama-bpe", 3, false, false, true, false, true},
-    {"llama3", 3, false, false, true, false, true},
-    {"llama-v3", 3, false, false, true, false, true},
+    {.name = "gpt-2", .family = PRETOK_GPT2, .numbers_max = 255},
+    {.name = "default", .family = PRETOK_GPT2, .numbers_max = 255},
+    {.name = "smollm", .family = PRETOK_GPT2, .numbers_max = 1, .isolate_numbers = true},
+    {.name = "qwen2", .family = PRETOK_LLAMA3, .numbers_max = 1, .nfc = true},
+    {.name = "qwen35", .family = PRETOK_LLAMA3, .numbers_max = 1, .marks = true, .nfc = true},
+    {.name = "deepseek-r1-qwen", .family = PRETOK_LLAMA3, .numbers_max = 1, .nfc = true},
+    {.name = "llama-bpe", LLAMA3},
+    {.name = "llama3", LLAMA3},
+    {.name = "llama-v3", LLAMA3},
+    {.name = "tekken",
+     .family = PRETOK_CASED,
+     .numbers_max = 1,
+     .ignore_merges = true,
+     .add_bos = true},
+    {.name = "gpt-4o",
+     .family = PRETOK_CASED,
+     .numbers_max = 3,
+     .contractions = true,
+     .ignore_merges = true},
 };
+#undef LLAMA3
 
 const struct pretok_rule *pretok_find(str name)
 {
@@ -154,8 +166,31 @@ static size_t next_gpt2(const struct pretok_rule *r, const struct scan *s, size_
     return space_end(s, pos, false, r->isolate_numbers);
 }
 
+/* End of the run, from i, of characters of any class in `word`. */
+static inline size_t word_end(const struct scan *s, size_t i, uint8_t word)
+{
+    while (i < s->n) {
+        size_t len;
+        if (!(class_at(s, i, &len) & word))
+            break;
+        i += len;
+    }
+    return i;
+}
+
+/* Symbols from i and the line ends after them, with `slash` slashes too. */
+static size_t symbols_end(const struct scan *s, size_t i, uint8_t not_symbol, bool slash)
+{
+    i = run_end(s, i, not_symbol, 0);
+    while (i < s->n && (s->p[i] == '\r' || s->p[i] == '\n' || (slash && s->p[i] == '/')))
+        i++;
+    return i;
+}
+
 static size_t next_llama3(const struct pretok_rule *r, const struct scan *s, size_t pos)
 {
+    const uint8_t word = r->marks ? CLASS_L | CLASS_M : CLASS_L;
+    const uint8_t not_symbol = word | CLASS_N | CLASS_S;
     size_t len, len_after;
     char ch = s->p[pos];
     uint8_t c = class_at(s, pos, &len);
@@ -164,24 +199,79 @@ static size_t next_llama3(const struct pretok_rule *r, const struct scan *s, siz
         if (k)
             return pos + 1 + k;
     }
-    if (c & CLASS_L)
-        return run_end(s, pos + len, CLASS_L, CLASS_L);
+    if (c & word)
+        return word_end(s, pos + len, word);
     if (c & CLASS_N)
         return numbers_end(s, pos, r->numbers_max);
     uint8_t after = class_at(s, pos + len, &len_after);
-    if ((after & CLASS_L) && ch != '\r' && ch != '\n')
-        return run_end(s, pos + len, CLASS_L, CLASS_L);
-    if (!(c & CLASS_S) || (ch == ' ' && len_after && !(after & CLASS_WORD))) {
-        size_t end = run_end(s, pos + len, CLASS_WORD, 0);
-        while (end < s->n && (s->p[end] == '\r' || s->p[end] == '\n'))
-            end++;
+    if ((after & word) && ch != '\r' && ch != '\n')
+        return word_end(s, pos + len, word);
+    if (!(c & CLASS_S) || (ch == ' ' && len_after && !(after & not_symbol)))
+        return symbols_end(s, pos + len, not_symbol, false);
+    return space_end(s, pos, true, false);
+}
+
+/* A word of the cased patterns from i: UPPER* LOWER+, else UPPER+; i when there is neither. The
+ * first of the two backs off: in "ABcD" the capitals go with the small letter, and of a run without
+ * one after it, letters that are both (as in scripts without case) can still be the LOWER+. */
+static size_t cased_end(const struct scan *s, size_t i, bool *has_lower)
+{
+    size_t end = i, last = i, len;
+    uint8_t c = 0;
+    for (; end < s->n; end += len) {
+        c = class_at(s, end, &len);
+        if (!(c & CLASS_UPPER))
+            break;
+        if (c & CLASS_LOWER)
+            last = end + len;
+    }
+    *has_lower = true;
+    if (end < s->n && (c & CLASS_LOWER))
+        return run_end(s, end, CLASS_LOWER, CLASS_LOWER);
+    if (last > i)
+        return last;
+    *has_lower = false;
+    return end;
+}
+
+static size_t next_cased(const struct pretok_rule *r, const struct scan *s, size_t pos)
+{
+    size_t len, len_after, end = pos;
+    bool lower = false;
+    char ch = s->p[pos];
+    uint8_t c = class_at(s, pos, &len);
+    bool may_lead = !(c & (CLASS_L | CLASS_N)) && ch != '\r' && ch != '\n';
+    /* One leading character that is no letter may belong to the word: with it first, then without;
+     * and words with a small letter before those without. */
+    if (may_lead) {
+        end = cased_end(s, pos + len, &lower);
+        end = end == pos + len ? pos : end;
+    }
+    if (!lower && (c & (CLASS_UPPER | CLASS_LOWER))) {
+        size_t alone = cased_end(s, pos, &lower);
+        end = lower || end == pos ? alone : end;
+    }
+    if (end > pos) {
+        if (r->contractions && end < s->n && s->p[end] == '\'') {
+            size_t k = contraction(s, end + 1, true);
+            end += k ? 1 + k : 0;
+        }
         return end;
     }
+    if (c & CLASS_N)
+        return numbers_end(s, pos, r->numbers_max);
+    uint8_t after = class_at(s, pos + len, &len_after);
+    if (!(c & CLASS_S) || (ch == ' ' && len_after && !(after & CLASS_WORD)))
+        return symbols_end(s, pos + len, CLASS_WORD, true);
     return space_end(s, pos, true, false);
 }
 
 size_t pretok_next(const struct pretok_rule *r, const struct uniclass *u, str text, size_t pos)
 {
     struct scan s = {u, text.p, text.n};
-    return r->gpt2 ? next_gpt2(r, &s, pos) : next_llama3(r, &s, pos);
+    switch (r->family) {
+    case PRETOK_GPT2: return next_gpt2(r, &s, pos);
+    case PRETOK_LLAMA3: return next_llama3(r, &s, pos);
+    default: return next_cased(r, &s, pos);
+    }
 }

@@ -1,8 +1,8 @@
 /*
  * tokenizer/tokenizer.h - text to token ids and back, from the vocabulary in a GGUF file.
  *
- * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers gpt-2/default,
- * smollm, qwen2/deepseek-r1-qwen and llama-bpe/llama3/llama-v3. Anything else is refused by name.
+ * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers of pretok.c.
+ * Anything else is refused by name.
  *
  * A tokenizer is immutable after tokenizer_new, so any number of threads may use one at the same
  * time. It keeps no pointer into the GGUF file. Malformed UTF-8 is legal input: each such byte

@@ -34,10 +34,13 @@ static uint8_t class_of_category(uint32_t cp)
         return CLASS_S;
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LT: return CLASS_L | CLASS_UPPER;
+    case UTF8PROC_CATEGORY_LL: return CLASS_L | CLASS_LOWER;
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: return CLASS_L;
+    case UTF8PROC_CATEGORY_LO: return CLASS_L | CLASS_UPPER | CLASS_LOWER;
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME: return CLASS_M | CLASS_UPPER | CLASS_LOWER;
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
     case UTF8PROC_CATEGORY_NO: return CLASS_N;

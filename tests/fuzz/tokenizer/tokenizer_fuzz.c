@@ -43,7 +43,7 @@ static void add_token(str text, int32_t type)
 
 static void base_vocabulary(unsigned choice)
 {
-    static const char *const pres[] = {"gpt-2", "smollm", "qwen2", "llama-bpe"};
+    static const char *const pres[] = {"gpt-2", "smollm", "qwen35", "gpt-4o"};
     memset(&m, 0, sizeof(m));
     tok_source_init(&m.src);
     m.src.model = STR("gpt2");

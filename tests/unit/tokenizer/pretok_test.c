@@ -13,8 +13,17 @@
 #define WS                                                                                         \
     "\\x{9}-\\x{d}\\x{20}\\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"    \
     "\\x{205f}\\x{3000}"
-#define TAIL "[" WS "]+(?![^" WS "])|[" WS "]+"
-#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" TAIL
+#define TAIL   "[" WS "]+(?![^" WS "])|[" WS "]+"
+#define GPT2   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^" WS "\\p{L}\\p{N}]+|" TAIL
+#define UPPER  "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER  "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define NO_CUT "[^\\r\\n\\p{L}\\p{N}]?"
+#define CASED(suffix, numbers)                                                                     \
+    NO_CUT UPPER "*" LOWER "+" suffix "|" NO_CUT UPPER "+" LOWER "*" suffix "|" numbers "| ?[^" WS \
+                 "\\p{L}\\p{N}]+[\\r\\n/]*|[" WS "]*[\\r\\n]+|" TAIL
+#define QWEN35                                                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^" WS            \
+    "\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" TAIL
 #define LLAMA3(numbers)                                                                            \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|" numbers "| ?[^" WS               \
     "\\p{L}\\p{N}]+[\\r\\n]*|[" WS "]*[\\r\\n]+|" TAIL
@@ -67,6 +76,14 @@ static const char *const letters[] = {
     "  ",
     "\n\n",
     "\xEF\xBB\xBF",
+    "A",
+    "B",
+    "É",
+    "ǅ",
+    "ʰ",
+    "\xE0\xA4\xBE",
+    "/",
+    "'S",
 };
 
 static struct uniclass u;
@@ -172,11 +189,25 @@ static void test_llama3(void **state)
     compare("llama-v3", LLAMA3("\\p{N}{1,3}"));
 }
 
+static void test_qwen35(void **state)
+{
+    (void)state;
+    compare("qwen35", QWEN35);
+}
+
+static void test_cased(void **state)
+{
+    (void)state;
+    compare("tekken", CASED("", "\\p{N}"));
+    compare("gpt-4o", CASED("(?i:'s|'t|'re|'ve|'m|'ll|'d)?", "\\p{N}{1,3}"));
+}
+
 /* A million characters of one class are one forward scan; malformed bytes are symbols. */
 static void test_long_runs(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2", "smollm", "qwen2", "llama-bpe"};
+    static const char *const names[] = {"gpt-2",  "smollm", "qwen2", "llama-bpe",
+                                        "qwen35", "tekken", "gpt-4o"};
     enum { N = 1 << 20 };
     char *text = mem_alloc(N);
     for (size_t k = 0; k < T9_COUNT(names); k++) {
@@ -190,6 +221,8 @@ static void test_long_runs(void **state)
         memset(text, 0xFF, N);
         assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
         memset(text, '\n', N);
+        assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
+        memset(text, 'X', N);
         assert_int_equal(pretok_next(r, &u, (str){text, N}, 0), N);
     }
     mem_free(text);
@@ -212,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gpt2),      cmocka_unit_test(test_smollm),
         cmocka_unit_test(test_qwen2),     cmocka_unit_test(test_llama3),
+        cmocka_unit_test(test_qwen35),    cmocka_unit_test(test_cased),
         cmocka_unit_test(test_long_runs), cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
