@@ -164,6 +164,10 @@ struct t9_model_info {
     int32_t bos, eos; /* token ids, -1: none */
     bool add_bos;     /* a prompt begins with bos */
     struct t9_template_info chat_template;
+    /* Tokens around the parts of a text with a hole, in this order: prefix, its text, suffix, its
+     * text, middle; the answer is what goes between. All three, or -1. */
+    int32_t fim_prefix, fim_suffix, fim_middle;
+    int32_t token_bytes_max; /* of the longest token */
 };
 
 /* Zeroes but for struct_size. struct_size: sizeof the caller's struct. */
@@ -185,6 +189,10 @@ T9_API const char *t9_model_key(const t9_model *m, size_t i);
 T9_API t9_status t9_model_metadata(const t9_model *m, const char *key, size_t max_bytes,
                                    t9_text *out, t9_err *err);
 
+/* Whether the chat template mentions a variable by this name, such as "enable_thinking": a hint of
+ * what it can use, no proof. Any thread. */
+T9_API bool t9_template_mentions(const t9_model *m, const char *name);
+
 /* ---- text and tokens: all by any thread ---- */
 
 enum {
@@ -197,6 +205,9 @@ enum {
 /* Bytes need not be UTF-8. NOMEM; TOO_LARGE beyond 8 Mi tokens. */
 T9_API t9_status t9_tokenize(const t9_model *m, const char *text, size_t n_bytes, uint32_t flags,
                              t9_ids *out, t9_err *err);
+/* The same with a limit: TOO_LARGE beyond max_tokens (0: 8 Mi), seen as early as it can be. */
+T9_API t9_status t9_tokenize_upto(const t9_model *m, const char *text, size_t n_bytes,
+                                  uint32_t flags, size_t max_tokens, t9_ids *out, t9_err *err);
 /* Valid UTF-8: what is not becomes U+FFFD. INVALID names an id outside of the vocabulary. */
 T9_API t9_status t9_detokenize(const t9_model *m, const int32_t *ids, size_t n, uint32_t flags,
                                t9_text *out, t9_err *err);
@@ -224,6 +235,7 @@ T9_API t9_status t9_detok_push(t9_detok *d, const int32_t *ids, size_t n, const 
 
 /* ---- conversations ---- */
 
+enum { T9_MESSAGES_MAX = 65536 };
 struct t9_chat_params {
     size_t struct_size;
     /* JSON array of messages: {"role": "system" | "developer" | "user" | "assistant" | "tool",
@@ -238,6 +250,9 @@ struct t9_chat_params {
     int32_t max_tokens;        /* a longer prompt is given up (TOO_LARGE); 0: 8 Mi */
     bool no_generation_prompt; /* do not open an assistant's turn at the end */
     int64_t now_unix_s;        /* what templates see as now; 0: the clock */
+    /* Prompt and answer together, of the engine that it is for (t9_engine_max_length): text that
+     * can't fit is given up before it is tokenised (TOO_LARGE). 0: max_tokens. */
+    int32_t max_length;
 };
 T9_API void t9_chat_params_init(struct t9_chat_params *p, size_t struct_size);
 /* The conversation as the model's template lays it out: for reading and tests. Tokenising this text
@@ -247,7 +262,9 @@ T9_API void t9_chat_params_init(struct t9_chat_params *p, size_t struct_size);
 T9_API t9_status t9_chat_render(const t9_model *m, const struct t9_chat_params *p, t9_text *out,
                                 t9_err *err);
 /* The conversation as the tokens of a prompt. Control tokens come from the template alone: whatever
- * a message says, its text never becomes one. */
+ * a message says, its text never becomes one. Errors as t9_chat_render; what the template can't
+ * take is INVALID, so TOO_LARGE says that the prompt is too long. No tokens when the template makes
+ * nothing of these messages, which no engine takes. */
 T9_API t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *p, t9_ids *out,
                                 t9_err *err);
 
@@ -355,20 +372,33 @@ struct t9_state {
     int32_t n_requests, n_queue;
     struct t9_state_request requests[T9_STATE_REQUESTS_MAX];
     struct t9_state_request queue[T9_STATE_REQUESTS_MAX];
+    double cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns; /* as in struct t9_stats */
 };
 /* INVALID for a wrong struct_size. */
 T9_API t9_status t9_engine_state(const t9_engine *e, struct t9_state *out);
 
 /* ---- requests ---- */
 
+/* What a request takes at most. */
+enum {
+    T9_BIAS_MAX = 1024,
+    T9_TOP_LOGPROBS_MAX = 20, /* tokens beside each */
+    T9_STOPS_MAX = 16,
+    T9_STOP_BYTES_MAX = 256,
+    T9_STOP_IDS_MAX = 128,
+};
+
 struct t9_logit_bias {
     int32_t token;
     float bias; /* -100 to 100, added to the logit */
 };
+#ifndef T9_LOGPROB_DEFINED
+#    define T9_LOGPROB_DEFINED
 struct t9_logprob {
     int32_t token;
     float logprob; /* natural logarithm, -infinity for probability 0 */
 };
+#endif
 
 struct t9_request_params {
     size_t struct_size;
@@ -390,18 +420,19 @@ struct t9_request_params {
     /* Up to 10; 0 and 1: off. Divides the positive logits of tokens that prompt or answer have, and
      * multiplies the negative ones. */
     float repetition_penalty;
-    const struct t9_logit_bias *bias; /* [n_bias], at most 1024; ids of the vocabulary */
+    const struct t9_logit_bias *bias; /* [n_bias], at most T9_BIAS_MAX; ids of the vocabulary */
     size_t n_bias;
     /* Log probabilities of the model's own row of logits, before all of the above. 0: none; 1: of
-     * each token; 1 + k: and of the k likeliest, k <= 20. With prompt_logprobs at least 1. */
+     * each token; 1 + k: and of the k likeliest, up to T9_TOP_LOGPROBS_MAX of them. With
+     * prompt_logprobs at least 1. */
     int32_t n_logprobs;
     bool prompt_logprobs; /* of the prompt, too: it is computed anew then, whatever is cached */
 
     /* Ends */
-    const char *const *stops; /* texts that end the answer and are not part of it; up to 16 of 256
-                                 bytes; need `text` */
+    const char *const *stops; /* texts that end the answer and are not part of it; up to
+                                 T9_STOPS_MAX of T9_STOP_BYTES_MAX bytes; need `text` */
     size_t n_stops;
-    const int32_t *stop_ids; /* tokens that end it, up to 128; ids of the vocabulary */
+    const int32_t *stop_ids; /* tokens that end it, up to T9_STOP_IDS_MAX; ids of the vocabulary */
     size_t n_stop_ids;
     /* What ends the answer, but for max_tokens, counts only after so many tokens; of `stops` one
      * that is complete after them. At most max_tokens, and what fits. */
@@ -429,9 +460,15 @@ struct t9_request_params {
     /* No token is picked: it ends with LENGTH once the prompt is computed, which may then fill the
      * whole limit. For prompt_logprobs, and to have a prompt in the cache. */
     bool prompt_only;
+    /* Lengths of `stops`, for those with a NUL inside. NULL: each ends with NUL. */
+    const size_t *stop_bytes;
+    bool text_starts; /* events tell where the text of each token begins; needs `text` */
 };
 /* temperature 1, top_p 1, repetition_penalty 1, text true; the rest zero. */
 T9_API void t9_request_params_init(struct t9_request_params *p, size_t struct_size);
+/* Sets what the model's file recommends for sampling (general.sampling.*) and leaves the rest as it
+ * is. INVALID says which value is none that a request may have; nothing is set then. Any thread. */
+T9_API t9_status t9_model_sampling(const t9_model *m, struct t9_request_params *p, t9_err *err);
 /* Queues it. INVALID names the parameter, or says that the prompt is too long; BUSY when the queue
  * is full or the engine draining; NOMEM. `wake` may be called before this returns, with what *out
  * becomes. Any thread; does not block. */
@@ -466,12 +503,16 @@ struct t9_event {
     const char *text; /* n_bytes of whole characters, until the next call; NUL after them */
     size_t text_bytes;
     /* [n_tokens, n_logprobs]: of each token its own, then the likeliest ones, falling; token -1
-     * where the vocabulary had no more. NULL without n_logprobs. Until the next call. */
+     * where the vocabulary had no more. NULL without n_logprobs. As long as the request lives. */
     const struct t9_logprob *logprobs;
     int32_t n_logprobs;
     t9_finish finish;
     int32_t stop_token; /* DONE: the token that ended it (it is not part of the answer); -1: none */
     t9_err error;
+    /* [n_tokens] with text_starts: where each begins in the answer's text, in characters (code
+     * points). As long as the request lives. */
+    const uint32_t *text_starts;
+    bool stopped; /* one of `stops` is complete: the text of this event is the last */
 };
 /* The next event. Waits up to timeout_ms for one (0: does not wait; -1: as long as it takes).
  * INVALID for a wrong struct_size, NOMEM for text. A reader who is late gets several tokens in one
@@ -504,6 +545,12 @@ T9_API const int32_t *t9_request_tokens(const t9_request *r);
  * answer is there or it has ended. NOT_FOUND before that and without prompt_logprobs; INVALID for
  * another i. */
 T9_API t9_status t9_request_prompt_logprobs(const t9_request *r, int32_t i, struct t9_logprob *out);
+/* All rows of log probabilities, laid out as in an event, as long as the request lives; n_logprobs
+ * each. With `prompt` false those of the answer, of as many tokens as t9_request_info tells. With
+ * `prompt` those of the prompt, whose row 0 says nothing, once a token of the answer is there or it
+ * has ended (rows that were not computed by then are zero). NULL: none were asked for, or not yet.
+ * Any thread. */
+T9_API const struct t9_logprob *t9_request_logprobs(const t9_request *r, bool prompt);
 
 #ifdef __cplusplus
 }

@@ -103,7 +103,7 @@ struct request {
      * [max_tokens][1 + n_top], written before n_tokens; for each token of the prompt but the first,
      * [n_prompt][1 + n_top], final when the first token is in the log or the request has ended.
      * Entry 0 of a row is the token itself, the others are the likeliest ones, falling. */
-    struct token_logprob *logprobs, *prompt_logprobs;
+    struct t9_logprob *logprobs, *prompt_logprobs;
     int32_t n_top;
     int32_t stop_token;  /* the token that ended it with FINISH_REASON_STOP; else -1 */
     struct t9_err error; /* valid once finish == FINISH_REASON_ERROR */

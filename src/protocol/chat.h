@@ -164,7 +164,7 @@ struct chat_tokens {
     int32_t n;
     /* [n][1 + n_top], see struct request; NULL: not wanted. Of a prompt, the first row says
      * nothing. */
-    const struct token_logprob *logprobs;
+    const struct t9_logprob *logprobs;
     int32_t n_top;
     const uint32_t *starts; /* [n] where each begins in the choice's text, in characters */
     bool is_prompt;

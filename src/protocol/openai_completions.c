@@ -139,7 +139,7 @@ struct tokens2 {
     const struct chat_tokens *part[2];
 };
 
-static const struct token_logprob *row_of(const struct chat_tokens *t, int32_t i)
+static const struct t9_logprob *row_of(const struct chat_tokens *t, int32_t i)
 {
     return t->logprobs && !(t->is_prompt && i == 0)
                ? t->logprobs + (size_t)i * (size_t)(1 + t->n_top)
@@ -155,7 +155,7 @@ static void write_tokens(const struct chat_reply *r, const struct chat_tokens *t
 static void write_token_logprob(const struct chat_reply *r, const struct chat_tokens *t, int32_t i,
                                 struct buf *b)
 {
-    const struct token_logprob *row = row_of(t, i);
+    const struct t9_logprob *row = row_of(t, i);
     (void)r;
     if (row)
         openai_write_logprob(row[0].logprob, b);
@@ -164,32 +164,32 @@ static void write_token_logprob(const struct chat_reply *r, const struct chat_to
 }
 
 /* Tokens whose text is the same would be one member: the likelier one is kept. */
-static bool is_repeated(const struct chat_reply *r, const struct token_logprob *row, int32_t k)
+static bool is_repeated(const struct chat_reply *r, const struct t9_logprob *row, int32_t k)
 {
-    for (int32_t i = 1; i < k && row[i].id >= 0; i++) {
-        if (str_eq(r->piece(r->piece_ctx, row[i].id), r->piece(r->piece_ctx, row[k].id)))
+    for (int32_t i = 1; i < k && row[i].token >= 0; i++) {
+        if (str_eq(r->piece(r->piece_ctx, row[i].token), r->piece(r->piece_ctx, row[k].token)))
             return true;
     }
     return false;
 }
 
 /* Whether the token itself, or one with its text, is among the likeliest. */
-static bool is_among(const struct chat_reply *r, const struct token_logprob *row, int32_t n_top)
+static bool is_among(const struct chat_reply *r, const struct t9_logprob *row, int32_t n_top)
 {
-    str piece = r->piece(r->piece_ctx, row[0].id);
-    for (int32_t k = 1; k <= n_top && row[k].id >= 0; k++) {
-        if (str_eq(r->piece(r->piece_ctx, row[k].id), piece))
+    str piece = r->piece(r->piece_ctx, row[0].token);
+    for (int32_t k = 1; k <= n_top && row[k].token >= 0; k++) {
+        if (str_eq(r->piece(r->piece_ctx, row[k].token), piece))
             return true;
     }
     return false;
 }
 
-static void write_top_member(const struct chat_reply *r, const struct token_logprob *l, bool first,
+static void write_top_member(const struct chat_reply *r, const struct t9_logprob *l, bool first,
                              struct buf *b)
 {
     if (!first)
         buf_putc(b, ',');
-    openai_write_token(r, l->id, b);
+    openai_write_token(r, l->token, b);
     buf_putc(b, ':');
     openai_write_logprob(l->logprob, b);
 }
@@ -198,18 +198,18 @@ static void write_top_member(const struct chat_reply *r, const struct token_logp
 static void write_top(const struct chat_reply *r, const struct chat_tokens *t, int32_t i,
                       struct buf *b)
 {
-    const struct token_logprob *row = row_of(t, i);
+    const struct t9_logprob *row = row_of(t, i);
     if (!row) {
         buf_puts(b, "null");
         return;
     }
     buf_putc(b, '{');
-    for (int32_t k = 1; k <= t->n_top && row[k].id >= 0; k++) {
+    for (int32_t k = 1; k <= t->n_top && row[k].token >= 0; k++) {
         if (!is_repeated(r, row, k))
             write_top_member(r, &row[k], k == 1, b);
     }
     if (!is_among(r, row, t->n_top))
-        write_top_member(r, &row[0], row[1].id < 0, b);
+        write_top_member(r, &row[0], row[1].token < 0, b);
     buf_putc(b, '}');
 }
 

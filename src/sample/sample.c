@@ -472,7 +472,7 @@ static int32_t top_ids(const struct sampler *s, int32_t k, int32_t ids[SAMPLE_TO
     return n;
 }
 
-void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct token_logprob *out)
+void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct t9_logprob *out)
 {
     int32_t ids[SAMPLE_TOP_MAX];
     int32_t k = n_top < SAMPLE_TOP_MAX ? n_top : SAMPLE_TOP_MAX;
@@ -488,7 +488,7 @@ void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct token
     for (int32_t i = 0; i <= n_top; i++) {
         int32_t t = i == 0 ? id : i - 1 < n ? ids[i - 1] : -1;
         bool known = t >= 0 && t < s->n_vocab && is_finite(s->noted[t]);
-        out[i] = (struct token_logprob){t, known ? (float)((double)s->noted[t] - max - ln_sum)
-                                                 : -INFINITY};
+        out[i] =
+            (struct t9_logprob){t, known ? (float)((double)s->noted[t] - max - ln_sum) : -INFINITY};
     }
 }

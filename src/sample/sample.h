@@ -41,11 +41,15 @@ struct sample_params {
     int32_t n_bias;
 };
 
-/* A token and the natural logarithm of its probability, -infinity for probability 0. */
-struct token_logprob {
-    int32_t id;
+/* A token and the natural logarithm of its probability, -infinity for probability 0. tempo9.h has
+ * the same for those outside, who get the rows as they are. */
+#ifndef T9_LOGPROB_DEFINED
+#    define T9_LOGPROB_DEFINED
+struct t9_logprob {
+    int32_t token;
     float logprob;
 };
+#endif
 
 /* temperature 1, top_p 1, repetition_penalty 1, the rest 0 */
 void sample_params_init(struct sample_params *p);
@@ -73,7 +77,7 @@ void sampler_note(struct sampler *s, const float *logits);
 /* Writes out[1 + n_top]: first `id`, then the n_top likeliest tokens of the noted row, falling, the
  * lower id first among equals. The log-softmax of that row; with fewer finite logits than n_top the
  * rest has id -1. */
-void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct token_logprob *out);
+void sampler_logprobs(struct sampler *s, int32_t id, int32_t n_top, struct t9_logprob *out);
 
 /* Philox4x32-10, one block. Exposed for tests against the published vectors. */
 void philox4x32_10(const uint32_t ctr[4], const uint32_t key[2], uint32_t out[4]);

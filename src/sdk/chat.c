@@ -237,6 +237,11 @@ t9_status sdk_template_open(t9_model *m, struct t9_err *err)
     return m->chat_template ? probe(m, err) : T9_STATUS_OK;
 }
 
+bool t9_template_mentions(const t9_model *m, const char *name)
+{
+    return m->chat_template && jinja_mentions(m->chat_template, name);
+}
+
 /* ---- the calls ---- */
 
 void t9_chat_params_init(struct t9_chat_params *p, size_t struct_size)
@@ -335,9 +340,21 @@ static t9_status encode(const t9_model *m, const struct jinja_output *text, stru
 
 /* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
  * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
-static bool surely_too_long(const t9_model *m, size_t n_bytes, size_t max_tokens)
+static t9_status check_bytes(const t9_model *m, const struct t9_chat_params *p, size_t n_bytes,
+                             size_t max_tokens, struct t9_err *err)
 {
-    return n_bytes / 4 > (uint64_t)max_tokens * tokenizer_vocab(m->tokenizer)->longest_bytes;
+    uint64_t longest = tokenizer_vocab(m->tokenizer)->longest_bytes;
+    if (p->max_length > 0 && n_bytes / 4 > (uint64_t)p->max_length * longest)
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "the prompt has %zu bytes of text, and prompt and reply together may have "
+                       "%d tokens: shorten the conversation",
+                       n_bytes, p->max_length);
+    if (n_bytes / 4 > max_tokens * longest)
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "the prompt has %zu bytes of text, and it may have %zu tokens: shorten the "
+                       "conversation",
+                       n_bytes, max_tokens);
+    return T9_STATUS_OK;
 }
 
 t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
@@ -352,20 +369,14 @@ t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params,
         goto done;
     size_t max = p.max_tokens > 0 ? (size_t)p.max_tokens : SDK_PROMPT_TOKENS_MAX;
     tok_ids_init(&ids, max < SDK_PROMPT_TOKENS_MAX ? max : SDK_PROMPT_TOKENS_MAX);
-    if (surely_too_long(m, text.text.n, ids.max)) {
-        s = t9_fail(err, T9_STATUS_TOO_LARGE,
-                    "the prompt has %zu bytes of text, and it may have %zu tokens: shorten the "
-                    "conversation",
-                    text.text.n, ids.max);
+    s = check_bytes(m, &p, text.text.n, ids.max, err);
+    if (s != T9_STATUS_OK)
         goto done;
-    }
     s = encode(m, &text, &ids, err);
     if (s == T9_STATUS_TOO_LARGE)
         s = t9_fail(err, s,
                     "the prompt has more than %zu tokens, over the limit: shorten the conversation",
                     ids.max);
-    if (s == T9_STATUS_OK && ids.n == 0)
-        s = t9_fail(err, T9_STATUS_INVALID, "the template made an empty prompt of these messages");
     if (s == T9_STATUS_OK) {
         *out = (t9_ids){ids.p, ids.n};
         ids = (struct tok_ids){0};

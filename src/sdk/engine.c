@@ -258,7 +258,11 @@ t9_status t9_engine_state(const t9_engine *e, struct t9_state *out)
                          .n_waiting = s.n_waiting,
                          .n_preempted = s.n_preempted,
                          .n_requests = s.n_seqs,
-                         .n_queue = s.n_queue};
+                         .n_queue = s.n_queue,
+                         .cost_step_ns = s.cost_step_ns,
+                         .cost_row_ns = s.cost_row_ns,
+                         .cost_key_ns = s.cost_key_ns,
+                         .decode_step_ns = s.decode_step_ns};
     for (int32_t i = 0; i < s.n_seqs && i < T9_STATE_REQUESTS_MAX; i++)
         o.requests[i] = state_request(&s.seqs[i]);
     for (int32_t i = 0; i < s.n_queue && i < T9_STATE_REQUESTS_MAX; i++)

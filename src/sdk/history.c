@@ -314,10 +314,7 @@ static t9_status read_tool_calls(struct turn *t, size_t i, yyjson_val *v, struct
         return bad(err, i, ".tool_calls", "an array, in an assistant's message");
     yyjson_arr_foreach(v, idx, max, call)
     {
-        yyjson_val *fn = json_get(call, "function");
-        yyjson_val *args = json_get(fn, "arguments");
-        if (!yyjson_is_str(json_get(fn, "name")) ||
-            (args && !yyjson_is_str(args) && !yyjson_is_obj(args)))
+        if (!yyjson_is_str(json_get(json_get(call, "function"), "name")))
             return bad(err, i, ".tool_calls",
                        "made of {\"function\":{\"name\":text,\"arguments\":text or object}}");
     }
@@ -347,9 +344,9 @@ t9_status turns_read(struct turn **out, size_t *n, yyjson_val *messages, struct 
     if (!yyjson_is_arr(messages) || yyjson_arr_size(messages) == 0)
         return t9_fail(err, T9_STATUS_INVALID,
                        "messages must be a JSON array of at least one message");
-    if (yyjson_arr_size(messages) > TURNS_MAX)
+    if (yyjson_arr_size(messages) > T9_MESSAGES_MAX)
         return t9_fail(err, T9_STATUS_TOO_LARGE, "%zu messages; at most %d are taken",
-                       yyjson_arr_size(messages), TURNS_MAX);
+                       yyjson_arr_size(messages), T9_MESSAGES_MAX);
     struct turn *turns = arena_calloc(arena, yyjson_arr_size(messages), sizeof *turns);
     if (!turns)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu messages",

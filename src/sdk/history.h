@@ -10,11 +10,10 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/json.h"
+#include "tempo9.h"
 
 #include <stdbool.h>
 #include <stddef.h>
-
-enum { TURNS_MAX = 65536 };
 
 typedef enum turn_role {
     TURN_ROLE_SYSTEM,

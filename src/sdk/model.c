@@ -8,12 +8,15 @@
 #include "backend/be.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "gguf/gguf.h"
+#include "sample/sample.h"
 #include "sdk/internal.h"
 #include "template/template.h"
 #include "tokenizer/tokenizer.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { STEP_TOKENS = 256, STEP_TOKENS_MAX = 65536, THREADS_MAX = 4096 };
@@ -151,6 +154,34 @@ t9_status sdk_model_wrap(t9_model **out, const struct tokenizer *tokenizer,
     return T9_STATUS_OK;
 }
 
+/* The tokens around the parts of a text with a hole, by the names that vocabularies give them. */
+static void find_fim(const struct tokenizer *t, struct t9_model_info *out)
+{
+    static const char *const names[][3] = {
+        {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+        {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+        {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+        {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+        {"<PRE>", "<SUF>", "<MID>"},
+    };
+    out->fim_prefix = out->fim_suffix = out->fim_middle = -1;
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        int32_t id[3];
+        bool all = true;
+        for (size_t k = 0; k < 3; k++) {
+            id[k] = tokenizer_find(t, str_from(names[i][k]));
+            tok_type type = vocab_type(tokenizer_vocab(t), id[k]);
+            all &= type == TOK_TYPE_CONTROL || type == TOK_TYPE_USER_DEFINED;
+        }
+        if (all) {
+            out->fim_prefix = id[0];
+            out->fim_suffix = id[1];
+            out->fim_middle = id[2];
+            return;
+        }
+    }
+}
+
 t9_status t9_model_info(const t9_model *m, struct t9_model_info *out)
 {
     const struct tokenizer *t = m->tokenizer;
@@ -165,7 +196,9 @@ t9_status t9_model_info(const t9_model *m, struct t9_model_info *out)
                                  .bos = tokenizer_bos(t),
                                  .eos = tokenizer_eos(t),
                                  .add_bos = tokenizer_add_bos(t),
-                                 .chat_template = m->template_info};
+                                 .chat_template = m->template_info,
+                                 .token_bytes_max = (int32_t)tokenizer_vocab(t)->longest_bytes};
+    find_fim(t, &info);
     if (m->model) {
         const struct model_info *mi = model_info(m->model);
         info.arch = mi->arch;
@@ -180,6 +213,53 @@ t9_status t9_model_info(const t9_model *m, struct t9_model_info *out)
         info.weight_bytes = mi->weight_bytes;
     }
     return sdk_out_give(out, &info, sizeof info);
+}
+
+/* ---- sampling ---- */
+
+/* A number of the file; false when there is none. */
+static bool file_number(const struct gguf *g, const char *key, double *out)
+{
+    struct t9_err err;
+    float f = 0;
+    int64_t i = 0;
+    t9_status s = gguf_get_f32(g, key, &f, &err);
+    *out = (double)f;
+    if (s != T9_STATUS_OK && s != T9_STATUS_NOT_FOUND) {
+        s = gguf_get_i64(g, key, &i, &err);
+        *out = (double)i;
+    }
+    if (s != T9_STATUS_OK && s != T9_STATUS_NOT_FOUND)
+        LOG_WARN("model", "%s: %s is no number and is not used", gguf_file_name(g), key);
+    return s == T9_STATUS_OK;
+}
+
+t9_status t9_model_sampling(const t9_model *m, struct t9_request_params *params, struct t9_err *err)
+{
+    struct t9_request_params p;
+    struct sample_params check;
+    double v = 0;
+    T9_TRY(sdk_params_take(&p, sizeof p, params, "request_params", err));
+    if (!m->gguf)
+        return sdk_end(T9_STATUS_OK, err);
+    if (file_number(m->gguf, "general.sampling.temp", &v))
+        p.temperature = (float)v;
+    if (file_number(m->gguf, "general.sampling.top_p", &v))
+        p.top_p = (float)v;
+    if (file_number(m->gguf, "general.sampling.min_p", &v))
+        p.min_p = (float)v;
+    if (file_number(m->gguf, "general.sampling.penalty_repeat", &v))
+        p.repetition_penalty = (float)v;
+    if (file_number(m->gguf, "general.sampling.top_k", &v) && fabs(v) <= INT32_MAX)
+        p.top_k = v > 0 ? (int32_t)v : 0;
+    sample_params_init(&check);
+    check.temperature = p.temperature;
+    check.top_p = p.top_p;
+    check.min_p = p.min_p;
+    check.repetition_penalty = p.repetition_penalty;
+    check.top_k = p.top_k;
+    T9_TRY(sample_params_check(&check, err));
+    return sdk_end(sdk_out_give(params, &p, sizeof p), err);
 }
 
 /* ---- metadata ---- */

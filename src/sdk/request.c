@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "engine/engine.h"
 #include "engine/signal.h"
 #include "sdk/internal.h"
@@ -21,8 +22,6 @@
 
 #include <sched.h>
 #include <string.h>
-
-enum { STOPS_MAX = 16, STOP_BYTES_MAX = 256 };
 
 #define TEXT_PART_BYTES ((size_t)4096) /* of one event; a reader behind gets several */
 #define TIMEOUT_MAX_MS  ((int64_t)1 << 40)
@@ -50,8 +49,8 @@ struct t9_request {
     struct detok detok;
     struct stop_matcher stop;
     struct buf piece, text;
-    struct t9_logprob *rows; /* [n_rows, n_logprobs] of the event */
-    int32_t n_rows_cap;
+    uint32_t *starts;  /* [max_tokens], or NULL; of the `at` tokens told of */
+    uint32_t n_chars;  /* of their text */
     struct event last; /* DONE or ERROR once seen */
 };
 
@@ -73,6 +72,10 @@ _Static_assert((int)T9_FINISH_STOP == (int)FINISH_REASON_STOP &&
                    (int)T9_FINISH_CANCELLED == (int)FINISH_REASON_CANCELLED &&
                    (int)T9_FINISH_ERROR == (int)FINISH_REASON_ERROR,
                "the header's reasons are the engine's");
+_Static_assert((int)T9_BIAS_MAX == (int)SAMPLE_BIAS_MAX &&
+                   (int)T9_TOP_LOGPROBS_MAX == (int)SAMPLE_TOP_MAX &&
+                   (int)T9_STOP_IDS_MAX == (int)REQUEST_STOP_TOKENS_MAX,
+               "the header's limits are the engine's");
 
 /* ---- submit ---- */
 
@@ -99,18 +102,18 @@ static t9_status check_range(const char *name, int64_t v, int64_t max, struct t9
 static t9_status check_lists(const struct vocab *v, const struct t9_request_params *p,
                              struct t9_err *err)
 {
-    if (p->n_stop_ids > REQUEST_STOP_TOKENS_MAX || (p->n_stop_ids && !p->stop_ids))
+    if (p->n_stop_ids > T9_STOP_IDS_MAX || (p->n_stop_ids && !p->stop_ids))
         return t9_fail(err, T9_STATUS_INVALID, "%zu stop_ids; at most %d are taken", p->n_stop_ids,
-                       REQUEST_STOP_TOKENS_MAX);
+                       T9_STOP_IDS_MAX);
     for (size_t i = 0; i < p->n_stop_ids; i++) {
         if (!vocab_has(v, p->stop_ids[i]))
             return t9_fail(err, T9_STATUS_INVALID,
                            "stop_ids[%zu] is %d; the vocabulary has 0 to %u", i, p->stop_ids[i],
                            v->n_tokens - 1);
     }
-    if (p->n_bias > SAMPLE_BIAS_MAX || (p->n_bias && !p->bias))
+    if (p->n_bias > T9_BIAS_MAX || (p->n_bias && !p->bias))
         return t9_fail(err, T9_STATUS_INVALID, "%zu biases; at most %d are taken", p->n_bias,
-                       SAMPLE_BIAS_MAX);
+                       T9_BIAS_MAX);
     for (size_t i = 0; i < p->n_bias; i++) {
         if (!vocab_has(v, p->bias[i].token))
             return t9_fail(err, T9_STATUS_INVALID,
@@ -118,6 +121,14 @@ static t9_status check_lists(const struct vocab *v, const struct t9_request_para
                            v->n_tokens - 1);
     }
     return T9_STATUS_OK;
+}
+
+/* One more than is taken stands for all that is longer. */
+static size_t stop_n_bytes(const struct t9_request_params *p, size_t i)
+{
+    if (!p->stops[i])
+        return 0;
+    return p->stop_bytes ? p->stop_bytes[i] : strnlen(p->stops[i], T9_STOP_BYTES_MAX + 1);
 }
 
 static t9_status check_params(const struct vocab *v, const struct t9_request_params *p,
@@ -131,16 +142,18 @@ static t9_status check_params(const struct vocab *v, const struct t9_request_par
     T9_TRY(check_range("n_pin_tokens", p->n_pin_tokens, INT32_MAX, err));
     T9_TRY(check_range("queue_timeout_ms", p->queue_timeout_ms, TIMEOUT_MAX_MS, err));
     T9_TRY(check_range("pin_ms", p->pin_ms, TIMEOUT_MAX_MS, err));
-    T9_TRY(check_range("n_logprobs", p->n_logprobs, SAMPLE_TOP_MAX + 1, err));
-    if (p->n_stops > STOPS_MAX || (p->n_stops && (!p->stops || !p->text)))
+    T9_TRY(check_range("n_logprobs", p->n_logprobs, T9_TOP_LOGPROBS_MAX + 1, err));
+    if (p->n_stops > T9_STOPS_MAX || (p->n_stops && (!p->stops || !p->text)))
         return t9_fail(err, T9_STATUS_INVALID, "%zu stops; at most %d are taken, and need `text`",
-                       p->n_stops, STOPS_MAX);
+                       p->n_stops, T9_STOPS_MAX);
     for (size_t i = 0; i < p->n_stops; i++) {
-        size_t n = p->stops[i] ? strnlen(p->stops[i], STOP_BYTES_MAX + 1) : 0;
-        if (n < 1 || n > STOP_BYTES_MAX)
+        size_t n = stop_n_bytes(p, i);
+        if (n < 1 || n > T9_STOP_BYTES_MAX)
             return t9_fail(err, T9_STATUS_INVALID, "stops[%zu] must have 1 to %d bytes", i,
-                           STOP_BYTES_MAX);
+                           T9_STOP_BYTES_MAX);
     }
+    if (p->text_starts && !p->text)
+        return t9_fail(err, T9_STATUS_INVALID, "text_starts needs `text`");
     return check_lists(v, p, err);
 }
 
@@ -148,14 +161,14 @@ static t9_status copy_stops(struct t9_request *q, const struct t9_request_params
 {
     size_t bytes = 0;
     for (size_t i = 0; i < p->n_stops; i++)
-        bytes += strlen(p->stops[i]);
+        bytes += stop_n_bytes(p, i);
     q->stops = mem_calloc(p->n_stops, sizeof *q->stops);
     q->stop_text = mem_alloc(bytes);
     if (!q->stops || !q->stop_text)
         return T9_STATUS_NOMEM;
     char *to = q->stop_text;
     for (size_t i = 0; i < p->n_stops; i++) {
-        size_t n = strlen(p->stops[i]);
+        size_t n = stop_n_bytes(p, i);
         memcpy(to, p->stops[i], n);
         q->stops[i] = (str){to, n};
         to += n;
@@ -228,7 +241,7 @@ static void fill(struct t9_request *q, const struct t9_request_params *p)
 static void request_drop(struct t9_request *q)
 {
     request_free(q->r);
-    mem_free(q->rows);
+    mem_free(q->starts);
     buf_deinit(&q->piece);
     buf_deinit(&q->text);
     stop_deinit(&q->stop);
@@ -265,6 +278,11 @@ static t9_status prepare(struct t9_request *q, const struct t9_request_params *p
     if (p->n_logprobs || p->prompt_logprobs)
         T9_TRY(request_want_logprobs(q->r, p->n_logprobs ? p->n_logprobs - 1 : 0,
                                      p->prompt_logprobs, err));
+    if (p->text_starts) {
+        q->starts = mem_alloc((size_t)room * sizeof *q->starts);
+        if (!q->starts)
+            return t9_fail(err, T9_STATUS_NOMEM, "no memory for an answer of %d tokens", room);
+    }
     q->wake = p->wake;
     q->wake_ctx = p->wake_ctx;
     q->with_text = p->text;
@@ -346,7 +364,11 @@ static void take_tokens(struct t9_request *q)
     }
     while (q->at < q->end && q->text.n < TEXT_PART_BYTES && !q->stop_hit) {
         buf_clear(&q->piece);
+        if (q->starts)
+            q->starts[q->at] = q->n_chars;
         detok_push(&q->detok, q->r->tokens[q->at++], &q->piece, false);
+        if (q->starts)
+            q->n_chars += (uint32_t)utf8_count(buf_str(&q->piece));
         q->stop_hit = push_text(q);
         q->text.failed |= q->piece.failed || q->stop.held.failed;
     }
@@ -366,39 +388,24 @@ static void flush_text(struct t9_request *q)
     q->text.failed |= q->piece.failed || q->stop.held.failed;
 }
 
-static t9_status copy_rows(struct t9_request *q, int32_t from, int32_t n)
-{
-    size_t width = (size_t)(1 + q->r->n_top);
-    if (n > q->n_rows_cap) {
-        struct t9_logprob *rows = mem_realloc(q->rows, (size_t)n * width, sizeof *rows);
-        if (!rows)
-            return T9_STATUS_NOMEM;
-        q->rows = rows;
-        q->n_rows_cap = n;
-    }
-    const struct token_logprob *src = q->r->logprobs + (size_t)from * width;
-    for (size_t i = 0; i < (size_t)n * width; i++)
-        q->rows[i] = (struct t9_logprob){src[i].id, src[i].logprob};
-    return T9_STATUS_OK;
-}
-
-static t9_status tokens_event(struct t9_request *q, int32_t from, struct t9_event *ev)
+static void tokens_event(struct t9_request *q, int32_t from, struct t9_event *ev)
 {
     ev->kind = T9_EVENT_TOKENS;
     ev->tokens = q->r->tokens + from;
     ev->n_tokens = q->at - from;
+    ev->stopped = q->stop_hit;
     if (q->r->logprobs) {
-        T9_TRY(copy_rows(q, from, ev->n_tokens));
-        ev->logprobs = q->rows;
         ev->n_logprobs = 1 + q->r->n_top;
+        ev->logprobs = q->r->logprobs + (size_t)from * (size_t)ev->n_logprobs;
     }
+    if (q->starts)
+        ev->text_starts = q->starts + from;
     char *end = q->text.n ? buf_reserve(&q->text, 0) : NULL;
     if (end) {
         *end = 0;
         ev->text = q->text.p;
         ev->text_bytes = q->text.n;
     }
-    return T9_STATUS_OK;
 }
 
 static void last_event(struct t9_request *q, struct t9_event *ev)
@@ -411,6 +418,7 @@ static void last_event(struct t9_request *q, struct t9_event *ev)
         return;
     }
     ev->kind = T9_EVENT_DONE;
+    ev->stopped = q->stop_hit;
     ev->finish = q->stop_hit ? T9_FINISH_STOP : (t9_finish)q->last.reason;
     ev->stop_token = q->stop_hit ? -1 : q->r->stop_token;
 }
@@ -432,8 +440,10 @@ static t9_status look(struct t9_request *q, struct t9_event *ev)
         }
         if (q->text.failed)
             return T9_STATUS_NOMEM;
-        if (q->at > from || q->text.n)
-            return tokens_event(q, from, ev);
+        if (q->at > from || q->text.n) {
+            tokens_event(q, from, ev);
+            return T9_STATUS_OK;
+        }
         if (q->flushed) {
             last_event(q, ev);
             return T9_STATUS_OK;
@@ -492,24 +502,26 @@ t9_status t9_request_info(const t9_request *q, struct t9_request_info *out)
 {
     const struct request *r = q->r;
     const struct req_clocks *c = &r->clocks;
-    struct t9_request_info info = {
-        .id = r->id,
-        .finish = (t9_finish)atomic_load_explicit(&r->finish, memory_order_acquire),
-        .state = req_state_name((req_state)atomic_load(&r->state)),
-        .n_prompt = r->n_prompt,
-        .n_cached = atomic_load(&r->n_cached),
-        .n_prefilled = atomic_load(&r->n_prefilled),
-        .n_tokens = atomic_load_explicit(&r->n_tokens, memory_order_acquire),
-        .max_tokens = r->max_tokens,
-        .n_preempted = atomic_load(&r->n_preempted),
-        .received_ns = atomic_load(&c->received),
-        .queued_ns = atomic_load(&c->queued),
-        .first_row_ns = atomic_load(&c->admitted),
-        .prefilled_ns = atomic_load(&c->prefilled),
-        .first_token_ns = atomic_load(&c->first_token),
-        .last_token_ns = atomic_load(&c->last_token),
-        .prefix_wait_ns = atomic_load(&c->prefix_ns),
-        .preempted_ns = atomic_load(&c->preempted_ns)};
+    /* Before all else: once it is set, what is read below is final. */
+    t9_finish finish = (t9_finish)atomic_load_explicit(&r->finish, memory_order_acquire);
+    struct t9_request_info info = {.id = r->id,
+                                   .finish = finish,
+                                   .state = req_state_name((req_state)atomic_load(&r->state)),
+                                   .n_prompt = r->n_prompt,
+                                   .n_cached = atomic_load(&r->n_cached),
+                                   .n_prefilled = atomic_load(&r->n_prefilled),
+                                   .n_tokens =
+                                       atomic_load_explicit(&r->n_tokens, memory_order_acquire),
+                                   .max_tokens = r->max_tokens,
+                                   .n_preempted = atomic_load(&r->n_preempted),
+                                   .received_ns = atomic_load(&c->received),
+                                   .queued_ns = atomic_load(&c->queued),
+                                   .first_row_ns = atomic_load(&c->admitted),
+                                   .prefilled_ns = atomic_load(&c->prefilled),
+                                   .first_token_ns = atomic_load(&c->first_token),
+                                   .last_token_ns = atomic_load(&c->last_token),
+                                   .prefix_wait_ns = atomic_load(&c->prefix_ns),
+                                   .preempted_ns = atomic_load(&c->preempted_ns)};
     return sdk_out_give(out, &info, sizeof info);
 }
 
@@ -528,9 +540,16 @@ t9_status t9_request_prompt_logprobs(const t9_request *q, int32_t i, struct t9_l
     if (!r->prompt_logprobs || (ended ? i > r->n_scored : !begun))
         return T9_STATUS_NOT_FOUND;
     size_t width = (size_t)(1 + r->n_top);
-    for (size_t k = 0; k < width; k++) {
-        const struct token_logprob *p = &r->prompt_logprobs[(size_t)i * width + k];
-        out[k] = (struct t9_logprob){p->id, p->logprob};
-    }
+    memcpy(out, r->prompt_logprobs + (size_t)i * width, width * sizeof *out);
     return T9_STATUS_OK;
+}
+
+const struct t9_logprob *t9_request_logprobs(const t9_request *q, bool prompt)
+{
+    const struct request *r = q->r;
+    if (!prompt)
+        return r->logprobs;
+    bool there = atomic_load_explicit(&r->n_tokens, memory_order_acquire) > 0 ||
+                 atomic_load_explicit(&r->finish, memory_order_acquire) != FINISH_REASON_NONE;
+    return there ? r->prompt_logprobs : NULL;
 }

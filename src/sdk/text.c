@@ -17,12 +17,20 @@ struct t9_detok {
 t9_status t9_tokenize(const t9_model *m, const char *text, size_t n_bytes, uint32_t flags,
                       t9_ids *out, struct t9_err *err)
 {
+    return t9_tokenize_upto(m, text, n_bytes, flags, 0, out, err);
+}
+
+t9_status t9_tokenize_upto(const t9_model *m, const char *text, size_t n_bytes, uint32_t flags,
+                           size_t max_tokens, t9_ids *out, struct t9_err *err)
+{
     struct tok_ids ids;
+    size_t max =
+        max_tokens && max_tokens < SDK_PROMPT_TOKENS_MAX ? max_tokens : SDK_PROMPT_TOKENS_MAX;
     bool special = (flags & T9_TOKENIZE_SPECIAL) != 0;
     struct tok_span span = {{text, n_bytes}, special, special};
     bool bos = (flags & T9_TOKENIZE_BOS) != 0 && tokenizer_add_bos(m->tokenizer);
     *out = (t9_ids){0};
-    tok_ids_init(&ids, SDK_PROMPT_TOKENS_MAX);
+    tok_ids_init(&ids, max);
     t9_status s = tokenizer_encode(m->tokenizer, &span, n_bytes ? 1 : 0, bos, &ids, err);
     if (s == T9_STATUS_OK)
         *out = (t9_ids){ids.p, ids.n};

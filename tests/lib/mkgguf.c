@@ -306,9 +306,14 @@ static uint32_t learn_merges(struct maker *m, str *tokens, str *merges, uint32_t
 
 static void add_tokenizer(struct maker *m)
 {
-    static const char *const special[MKGGUF_N_SPECIAL] = {
-        "<|endoftext|>", "<|im_start|>", "<|im_end|>",  "<think>",
-        "</think>",      "<tool_call>",  "</tool_call>"};
+    const char *special[MKGGUF_N_SPECIAL] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                                             "<think>",       "</think>",     "<tool_call>",
+                                             "</tool_call>"};
+    if (m->p->fim) {
+        special[3] = "<|fim_suffix|>";
+        special[4] = "<|fim_middle|>";
+        special[5] = "<|fim_prefix|>";
+    }
     const uint32_t n = m->p->vocab;
     const uint32_t first_special = n - MKGGUF_N_SPECIAL;
     str *tokens = arena_calloc(&m->arena, n, sizeof *tokens);
@@ -372,6 +377,11 @@ static void add_keys(struct maker *m)
     gw_str(&m->w, "general.type", STR("model"));
     gw_str(&m->w, "general.name", STR("tempo9 test model"));
     gw_u32(&m->w, "general.quantization_version", 2);
+    if (p->min_p != 0) {
+        gw_f32(&m->w, "general.sampling.temp", 0.25f);
+        gw_u32(&m->w, "general.sampling.top_k", 20);
+        gw_f32(&m->w, "general.sampling.min_p", p->min_p);
+    }
     arch_u32(m, "block_count", p->layers);
     arch_u32(m, "context_length", p->context);
     arch_u32(m, "embedding_length", p->width);

@@ -20,6 +20,8 @@ struct mkgguf_params {
     bool mix;       /* Q6_K in token_embd, output and in attn_v, ffn_down of even layers */
     bool untied;    /* has output.weight */
     uint64_t seed;
+    bool fim;    /* tokens for a text with a hole, instead of <think> </think> <tool_call> */
+    float min_p; /* not 0: the file recommends it, a temperature of 0.25 and a top_k of 20 */
 };
 
 /* llama, width 256, 2 layers, 4 heads, 2 kv heads, ffn 512, vocab 512, context 2048, Q8_0, seed 1

@@ -116,12 +116,12 @@ static bool prompt_is_right(const struct request *r)
     float logits[FAKE_VOCAB];
     size_t row = (size_t)(1 + r->n_top);
     for (int32_t i = 1; i < r->n_prompt; i++) {
-        const struct token_logprob *l = r->prompt_logprobs + (size_t)i * row;
+        const struct t9_logprob *l = r->prompt_logprobs + (size_t)i * row;
         fake_logits(r->prompt, i, logits);
-        if (l[0].id != r->prompt[i] ||
+        if (l[0].token != r->prompt[i] ||
             !near((double)l[0].logprob, log_softmax(logits, r->prompt[i])))
             return false;
-        if (r->n_top > 0 && l[1].id != likeliest(logits))
+        if (r->n_top > 0 && l[1].token != likeliest(logits))
             return false;
     }
     return true;
@@ -133,11 +133,11 @@ static bool answer_is_right(const struct request *r, const struct expected *x)
         memcmp(r->tokens, x->tokens, sizeof(int32_t) * (size_t)x->n) != 0)
         return false;
     for (int32_t i = 0; r->logprobs && i < x->n; i++) {
-        const struct token_logprob *l = r->logprobs + (size_t)i * (size_t)(1 + r->n_top);
-        if (l[0].id != x->tokens[i] || !near((double)l[0].logprob, (double)x->logprob[i]))
+        const struct t9_logprob *l = r->logprobs + (size_t)i * (size_t)(1 + r->n_top);
+        if (l[0].token != x->tokens[i] || !near((double)l[0].logprob, (double)x->logprob[i]))
             return false;
         for (int32_t k = 1; k <= r->n_top; k++) {
-            if ((k == 1 && l[k].id != x->top[i]) || (k > 1 && l[k].logprob > l[k - 1].logprob))
+            if ((k == 1 && l[k].token != x->top[i]) || (k > 1 && l[k].logprob > l[k - 1].logprob))
                 return false;
         }
     }

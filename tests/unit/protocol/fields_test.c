@@ -182,8 +182,8 @@ static str letter(const void *ctx, int32_t id)
 /* The picked token is among them, also where it is not among the likeliest; each text once. */
 static void test_top_logprobs(void **state)
 {
-    static const struct token_logprob rows[] = {{3, -3}, {0, -1}, {1, -2}, {0, -1}, {0, -1},
-                                                {1, -2}, {2, -1}, {2, -1}, {-1, 0}};
+    static const struct t9_logprob rows[] = {{3, -3}, {0, -1}, {1, -2}, {0, -1}, {0, -1},
+                                             {1, -2}, {2, -1}, {2, -1}, {-1, 0}};
     static const int32_t ids[] = {3, 0, 2};
     static const uint32_t starts[] = {0, 1, 2};
     struct chat_request q = {.logprobs = true, .n_top = 2};

@@ -310,7 +310,7 @@ static void log_probabilities(void **state)
     (void)state;
     enum { N = 700 };
     static float l[N];
-    struct token_logprob out[1 + SAMPLE_TOP_MAX];
+    struct t9_logprob out[1 + SAMPLE_TOP_MAX];
     struct sampler *s = new_sampler(N);
     for (uint32_t a = 0; a < 50; a++) {
         double max = -HUGE_VAL, sum = 0;
@@ -325,12 +325,12 @@ static void log_probabilities(void **state)
         sampler_logprobs(s, 7, SAMPLE_TOP_MAX, out);
         assert_true(fabs((double)out[0].logprob - ((double)l[7] - max - log(sum))) < 1e-5);
         for (int k = 2; k <= SAMPLE_TOP_MAX; k++) {
-            float x = l[out[k - 1].id], y = l[out[k].id];
-            assert_true(x > y || (x >= y && out[k - 1].id < out[k].id));
+            float x = l[out[k - 1].token], y = l[out[k].token];
+            assert_true(x > y || (x >= y && out[k - 1].token < out[k].token));
         }
         int n_above = 0;
         for (uint32_t i = 0; i < N; i++)
-            n_above += l[i] > l[out[SAMPLE_TOP_MAX].id];
+            n_above += l[i] > l[out[SAMPLE_TOP_MAX].token];
         assert_true(n_above < SAMPLE_TOP_MAX);
         sampler_logprobs(s, 11, 0, out);
         assert_true(isinf(out[0].logprob) && out[0].logprob < 0);
@@ -339,8 +339,8 @@ static void log_probabilities(void **state)
         l[i] = NAN;
     sampler_note(s, l);
     sampler_logprobs(s, 3, 2, out);
-    assert_true(out[0].id == 3 && isinf(out[0].logprob));
-    assert_true(out[1].id == -1 && out[2].id == -1);
+    assert_true(out[0].token == 3 && isinf(out[0].logprob));
+    assert_true(out[1].token == -1 && out[2].token == -1);
     sampler_free(s);
 }
 

@@ -177,6 +177,7 @@ static t9_status call_answer(t9_err *err)
     p.n_bias = 1;
     p.n_logprobs = 3;
     p.prompt_logprobs = true;
+    p.text_starts = true;
     t9_status s = t9_engine_submit(engine, &p, &r, err);
     assert_true((s == T9_STATUS_OK) == (r != NULL));
     while (s == T9_STATUS_OK) {

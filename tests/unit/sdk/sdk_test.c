@@ -248,6 +248,76 @@ static void test_text_and_tokens(void **state)
     t9_text_free(NULL);
 }
 
+/* Given up as soon as it is over the limit; whole below it. */
+static void test_tokenize_upto(void **state)
+{
+    (void)state;
+    static const char text[] = "zqzqzqzqzq <|im_start|>";
+    t9_ids all = {0}, some = {0};
+    t9_err err;
+    const uint32_t flags = T9_TOKENIZE_SPECIAL | T9_TOKENIZE_BOS;
+    assert_int_equal(t9_tokenize(model_a, text, sizeof text - 1, flags, &all, &err), T9_STATUS_OK);
+    assert_int_equal(
+        t9_tokenize_upto(model_a, text, sizeof text - 1, flags, all.n - 1, &some, &err),
+        T9_STATUS_TOO_LARGE);
+    assert_null(some.p);
+    assert_int_equal(t9_tokenize_upto(model_a, text, sizeof text - 1, flags, all.n, &some, &err),
+                     T9_STATUS_OK);
+    assert_int_equal(some.n, all.n);
+    assert_memory_equal(some.p, all.p, all.n * sizeof *all.p);
+    t9_ids_free(&some);
+    t9_ids_free(&all);
+}
+
+/* What the file has to say beside weights: tokens for a hole, sampling. */
+static void test_recommendations(void **state)
+{
+    (void)state;
+    struct mkgguf_params gp = MKGGUF_DEFAULT;
+    struct t9_model_params mp;
+    struct t9_model_info info = {.struct_size = sizeof info};
+    struct t9_request_params rp;
+    char path[96];
+    t9_model *m = NULL;
+    t9_err err = {0};
+    snprintf(path, sizeof path, "%s/r.gguf", folder);
+    t9_request_params_init(&rp, sizeof rp);
+    assert_int_equal(t9_model_info(model_a, &info), T9_STATUS_OK);
+    assert_true(info.fim_prefix == -1 && info.fim_suffix == -1 && info.fim_middle == -1);
+    assert_true(info.token_bytes_max >= 13); /* </tool_call>, <|endoftext|> */
+    assert_true(t9_template_mentions(model_a, "messages"));
+    assert_false(t9_template_mentions(model_a, "enable_thinking"));
+    assert_int_equal(t9_model_sampling(model_a, &rp, &err), T9_STATUS_OK);
+    assert_true(rp.temperature == 1 && rp.top_k == 0 && rp.text); /* it says nothing */
+
+    t9_model_params_init(&mp, sizeof mp);
+    mp.path = path;
+    mp.vocab_only = true;
+    gp.fim = true;
+    gp.min_p = 0.125f;
+    assert_int_equal(mkgguf_write(path, &gp, &err), T9_STATUS_OK);
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_OK);
+    assert_int_equal(t9_model_info(m, &info), T9_STATUS_OK);
+    assert_int_equal(info.fim_prefix, t9_token_find(m, "<|fim_prefix|>", 14));
+    assert_int_equal(info.fim_suffix, t9_token_find(m, "<|fim_suffix|>", 14));
+    assert_int_equal(info.fim_middle, t9_token_find(m, "<|fim_middle|>", 14));
+    rp.top_p = 0.5f;
+    assert_int_equal(t9_model_sampling(m, &rp, &err), T9_STATUS_OK);
+    assert_true(rp.temperature == 0.25f && rp.top_k == 20 && rp.min_p == 0.125f);
+    assert_true(rp.top_p == 0.5f && rp.text);
+    t9_model_free(m);
+
+    gp.min_p = 7;
+    assert_int_equal(mkgguf_write(path, &gp, &err), T9_STATUS_OK);
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_OK);
+    rp.temperature = 0.75f;
+    assert_int_equal(t9_model_sampling(m, &rp, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "min_p"));
+    assert_true(rp.temperature == 0.75f);
+    t9_model_free(m);
+    unlink(path);
+}
+
 static t9_status chat(const char *messages, t9_ids *ids, t9_err *err)
 {
     struct t9_chat_params p;
@@ -320,6 +390,10 @@ static void test_conversations(void **state)
     p.max_tokens = 3;
     assert_int_equal(t9_chat_tokens(model_a, &p, &ids, &err), T9_STATUS_TOO_LARGE);
     p.max_tokens = 0;
+    p.max_length = 1; /* the text is longer than four times the longest token */
+    assert_int_equal(t9_chat_tokens(model_a, &p, &ids, &err), T9_STATUS_TOO_LARGE);
+    assert_non_null(strstr(err.msg, "bytes of text, and prompt and reply together may have 1 "));
+    p.max_length = 0;
     p.kwargs = "[]";
     p.kwargs_bytes = 2;
     assert_int_equal(t9_chat_tokens(model_a, &p, &ids, &err), T9_STATUS_INVALID);
@@ -541,9 +615,15 @@ static void test_answers(void **state)
     assert_true(stats.bucket_ms[0] < stats.bucket_ms[14]);
     static struct t9_state st;
     st.struct_size = sizeof st;
-    assert_int_equal(t9_engine_state(e, &st), T9_STATUS_OK);
+    for (int i = 0; i < 2000; i++) { /* the picture is drawn after the last event was told of */
+        assert_int_equal(t9_engine_state(e, &st), T9_STATUS_OK);
+        if (st.at_ns && st.n_running == 0)
+            break;
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
     assert_int_equal(st.n_running, 0);
     assert_int_equal(st.pages_total, stats.kv_pages_total);
+    assert_true(st.cost_row_ns > 0 && st.decode_step_ns > 0);
     assert_true(t9_engine_max_length(e) > 24);
     assert_int_equal(t9_engine_max_tokens(e, 24), t9_engine_max_length(e) - 24);
     t9_engine_free(e);
@@ -574,10 +654,12 @@ static void test_logprobs(void **state)
     }
     assert_int_equal(n, 24);
     struct t9_logprob row[4];
+    assert_int_equal(t9_request_logprobs(r, false)[4 * 23].token, t9_request_tokens(r)[23]);
     for (int32_t i = 1; i < (int32_t)p.n_prompt; i++) {
         assert_int_equal(t9_request_prompt_logprobs(r, i, row), T9_STATUS_OK);
         assert_int_equal(row[0].token, PROMPT[i]);
         assert_true(isfinite(row[0].logprob));
+        assert_memory_equal(t9_request_logprobs(r, true) + 4 * (size_t)i, row, sizeof row);
     }
     assert_int_equal(t9_request_prompt_logprobs(r, 0, row), T9_STATUS_INVALID);
 
@@ -598,6 +680,82 @@ static void test_logprobs(void **state)
     }
     t9_request_free(q);
     t9_request_free(r);
+    params_fill(&p);
+    r = submit(e, &p);
+    assert_null(t9_request_logprobs(r, false));
+    assert_null(t9_request_logprobs(r, true));
+    t9_request_free(r);
+    t9_engine_free(e);
+}
+
+/* Answers of one letter: stops with a NUL inside, stops and the least number of tokens, and where
+ * the text of tokens begins. */
+static void test_stops_and_starts(void **state)
+{
+    (void)state;
+    static const char never[] = "M\0M";
+    const char *stops[] = {"MMM", never};
+    const size_t bytes[] = {3, 3};
+    t9_engine *e = engine_over(model_a);
+    struct t9_logit_bias bias = {77, 100};
+    struct t9_request_params p;
+    struct answer a;
+    params_fill(&p);
+    p.bias = &bias;
+    p.n_bias = 1;
+    p.stops = stops;
+    p.stop_bytes = bytes;
+    p.n_stops = 2;
+    ask(e, &p, &a);
+    assert_true(a.end.finish == T9_FINISH_STOP && a.end.stopped);
+    assert_int_equal(a.n, 3);
+    assert_int_equal(a.n_bytes, 0);
+    p.min_tokens = 10; /* none of the first ten ends it */
+    ask(e, &p, &a);
+    assert_true(a.end.finish == T9_FINISH_STOP && a.end.stopped);
+    assert_true(a.n > 10 && a.n <= 13);
+    assert_true(a.n_bytes >= 10 - 2 && a.n_bytes <= 10);
+    p.stops = &stops[1];
+    p.stop_bytes = &bytes[1];
+    p.n_stops = 1; /* one letter is no beginning of this one */
+    ask(e, &p, &a);
+    assert_true(a.end.finish == T9_FINISH_LENGTH && !a.end.stopped);
+    assert_int_equal(a.n_bytes, 24);
+
+    /* Where tokens begin, in characters, against a detokenizer. */
+    params_fill(&p);
+    p.temperature = 1;
+    p.seed = 5;
+    p.max_tokens = 200;
+    p.text_starts = true;
+    t9_request *r = submit(e, &p);
+    t9_detok *d = NULL;
+    assert_int_equal(t9_detok_new(&d, model_a, 0, NULL), T9_STATUS_OK);
+    const uint32_t *first = NULL;
+    uint32_t n_chars = 0;
+    int32_t n = 0;
+    for (struct t9_event ev = {.struct_size = sizeof ev}; ev.kind != T9_EVENT_DONE;) {
+        assert_int_equal(t9_request_next(r, -1, &ev), T9_STATUS_OK);
+        assert_int_not_equal(ev.kind, T9_EVENT_ERROR);
+        if (!first && ev.n_tokens)
+            first = ev.text_starts;
+        assert_true(!ev.n_tokens || ev.text_starts == first + n);
+        for (int32_t i = 0; i < ev.n_tokens; i++, n++) {
+            const char *text;
+            size_t n_bytes;
+            assert_int_equal(first[n], n_chars);
+            assert_int_equal(t9_detok_push(d, &ev.tokens[i], 1, &text, &n_bytes), T9_STATUS_OK);
+            for (size_t k = 0; k < n_bytes; k++)
+                n_chars += (text[k] & 0xC0) != 0x80;
+        }
+    }
+    assert_int_equal(n, 200);
+    t9_detok_free(d);
+    t9_request_free(r);
+    t9_err err;
+    p.text = false;
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "text_starts"));
     t9_engine_free(e);
 }
 
@@ -989,6 +1147,8 @@ int main(void)
         cmocka_unit_test(test_types_agree),
         cmocka_unit_test(test_info_and_metadata),
         cmocka_unit_test(test_text_and_tokens),
+        cmocka_unit_test(test_tokenize_upto),
+        cmocka_unit_test(test_recommendations),
         cmocka_unit_test(test_conversations),
         cmocka_unit_test(test_versions_of_structs),
         cmocka_unit_test(test_bad_models),
@@ -996,6 +1156,7 @@ int main(void)
         cmocka_unit_test(test_vocab_only),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_stops_and_starts),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_longer_than_the_model),
