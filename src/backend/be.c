@@ -201,10 +201,10 @@ t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err
     char *p = mmap(NULL, want + RESERVE_ALIGN, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED)
-        return t9_fail(err, T9_STATUS_NOMEM,
-                       "the OS refused %zu bytes of address space (error %d): is there a limit "
-                       "(ulimit -v)? A smaller --kv-memory or --max-length needs less",
-                       want, errno);
+        return t9_fail_os(err, T9_STATUS_NOMEM, errno,
+                          "the OS refused %zu bytes of address space: is there a limit (ulimit "
+                          "-v)? A smaller --kv-memory or --max-length needs less",
+                          want);
     size_t head = (RESERVE_ALIGN - (uintptr_t)p % RESERVE_ALIGN) % RESERVE_ALIGN;
     if (head > 0)
         (void)munmap(p, head);

@@ -70,6 +70,24 @@ t9_status(t9_fail)(struct t9_err *err, t9_status code, const char *fmt, ...)
     return code;
 }
 
+const char *t9_errno_text(int error, char *z, size_t cap)
+{
+    return strerror_r(error, z, cap);
+}
+
+t9_status(t9_fail_os)(struct t9_err *err, t9_status code, int error, const char *fmt, ...)
+{
+    char what[sizeof err->msg], why[96];
+    if (!err)
+        return code;
+    va_list ap;
+    va_start(ap, fmt);
+    int wanted = vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    drop_cut_char(what, sizeof what, wanted);
+    return (t9_fail)(err, code, "%s: %s", what, t9_errno_text(error, why, sizeof why));
+}
+
 t9_status t9_err_prefix(struct t9_err *err, const char *fmt, ...)
 {
     if (!err)

@@ -52,6 +52,9 @@ const char *t9_status_openai_type(t9_status s);
 /* Writes code and formatted message into `err` (NULL allowed) and returns `code`. */
 t9_status t9_fail(struct t9_err *err, t9_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same, and ": " with what the system says about `error`, an errno. */
+t9_status t9_fail_os(struct t9_err *err, t9_status code, int error, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 #ifdef __clang_analyzer__
 /* The analyzer sees one source file: without these it takes a failure for a possible success. */
 static inline t9_status t9_fail_code_(t9_status returned, t9_status code)
@@ -65,7 +68,11 @@ static inline int t9_fail_false_(int returned)
     return 0;
 }
 #    define t9_fail(err, code, ...) t9_fail_code_(t9_fail(err, code, __VA_ARGS__), code)
+#    define t9_fail_os(err, code, error, ...)                                                      \
+        t9_fail_code_(t9_fail_os(err, code, error, __VA_ARGS__), code)
 #endif
+/* The system's text for an errno, in the caller's buffer or static. */
+const char *t9_errno_text(int error, char *z, size_t cap);
 /* Puts "prefix: " before the message already in `err` (truncating at the end), returns err->code.
  */
 t9_status t9_err_prefix(struct t9_err *err, const char *fmt, ...)

@@ -15,12 +15,6 @@
 #define FILE_READ_MAX  ((size_t)1 << 30)
 #define FILE_CHUNK_MIN ((size_t)64 << 10)
 
-/* The OS's text for an errno, by the caller's buffer. */
-static const char *errno_text(int e, char *z, size_t cap)
-{
-    return strerror_r(e, z, cap);
-}
-
 t9_status file_open(struct file *f, const char *path, struct t9_err *err)
 {
     char why[96];
@@ -31,13 +25,13 @@ t9_status file_open(struct file *f, const char *path, struct t9_err *err)
     if (fd < 0) {
         int e = errno;
         return t9_fail(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, "%s: cannot open: %s",
-                       path, errno_text(e, why, sizeof why));
+                       path, t9_errno_text(e, why, sizeof why));
     }
     if (fstat(fd, &sb) != 0) {
         int e = errno;
         close(fd);
         return t9_fail(err, T9_STATUS_IO, "%s: cannot stat: %s", path,
-                       errno_text(e, why, sizeof why));
+                       t9_errno_text(e, why, sizeof why));
     }
     if (!S_ISREG(sb.st_mode)) {
         close(fd);
@@ -70,7 +64,7 @@ t9_status file_read_at(const struct file *f, uint64_t off, void *dst, size_t n, 
             continue;
         if (got < 0)
             return t9_fail(err, T9_STATUS_IO, "cannot read at byte %llu: %s",
-                           (unsigned long long)off, errno_text(errno, why, sizeof why));
+                           (unsigned long long)off, t9_errno_text(errno, why, sizeof why));
         if (got == 0)
             return t9_fail(err, T9_STATUS_IO, "file ended at byte %llu, %llu expected",
                            (unsigned long long)off, (unsigned long long)end);
@@ -99,7 +93,7 @@ static t9_status read_stream(int fd, const char *path, struct buf *out, struct t
             continue;
         if (got < 0)
             return t9_fail(err, T9_STATUS_IO, "%s: cannot read: %s", path,
-                           errno_text(errno, why, sizeof why));
+                           t9_errno_text(errno, why, sizeof why));
         if (got == 0)
             return T9_STATUS_OK;
         if (want == 0)
@@ -118,7 +112,7 @@ t9_status file_read_all(const char *path, struct buf *out, struct t9_err *err)
     if (fd < 0) {
         int e = errno;
         return t9_fail(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, "%s: cannot open: %s",
-                       path, errno_text(e, why, sizeof why));
+                       path, t9_errno_text(e, why, sizeof why));
     }
     t9_status st = read_stream(fd, path, out, err);
     close(fd);

@@ -128,8 +128,11 @@ const char *cli_command_name(cli_command c);
 int cli_fail(const struct t9_err *err);
 /* A text from elsewhere, with control characters escaped. */
 void cli_put_message(FILE *out, const char *msg);
-/* To standard output; what fails shows in cli_finish_stdout. p may be NULL when n is 0. */
+/* To standard output; what fails shows in cli_finish_stdout. p may be NULL when n is 0. A terminal
+ * is given control characters as \x1b and the like (see visible.h), anything else every byte. */
 void cli_write(const void *p, size_t n);
+/* A text has ended: on a terminal an unfinished character shows as U+FFFD. */
+void cli_write_end(void);
 /* Flushes standard output; EXIT_FAILED with a message when that failed (disk full, closed pipe). */
 int cli_finish_stdout(void);
 
@@ -166,7 +169,7 @@ void session_close(struct session *s);
 /* KV type to use: --kv-type, else f32 for ref and f16 for the others. */
 kv_type runtime_kv_type(const struct cli_options *o);
 
-/* Set by SIGINT and SIGTERM; counts. */
+/* Set by SIGINT, SIGTERM and, after cli_hangup_watch, SIGHUP; counts. */
 int cli_interrupts(void);
 void cli_interrupts_clear(void);
 /* Sleeps until the first interrupt; from then on another one ends the program at once. */
@@ -176,6 +179,8 @@ bool cli_interrupt_wait_for(int64_t timeout_ms);
 /* Ignores SIGPIPE; with `watch_interrupts`, SIGINT and SIGTERM count (no SA_RESTART: a blocked read
  * returns), else they end the program. */
 void cli_signals_init(bool watch_interrupts);
+/* SIGHUP counts like the others, unless it is ignored (nohup). */
+void cli_hangup_watch(void);
 
 /* Machine and build, for --version --json and every benchmark (decision D16). Writes the members
  * "version", "build", "machine" of a JSON object without braces. */

@@ -31,7 +31,7 @@ static t9_status replay_lines(FILE *f, char *line, size_t cap, struct plan_repla
         if (cli_interrupts() > 0)
             return t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
     }
-    return ferror(f) ? t9_fail(err, T9_STATUS_IO, "it could not be read") : T9_STATUS_OK;
+    return ferror(f) ? t9_fail_os(err, T9_STATUS_IO, errno, "it could not be read") : T9_STATUS_OK;
 }
 
 static t9_status replay(const char *path, struct plan_replay *r, bool *cut, struct t9_err *err)
@@ -39,14 +39,18 @@ static t9_status replay(const char *path, struct plan_replay *r, bool *cut, stru
     size_t cap = plan_log_line_cap(PLAN_LOG_SEQS_MAX) + 2;
     bool is_stdin = strcmp(path, "-") == 0;
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
+    int error = errno;
     char *line = mem_alloc(cap);
     t9_status s = T9_STATUS_OK;
     if (!f)
-        s = t9_fail(err, T9_STATUS_IO, "it could not be opened (errno %d)", errno);
+        s = t9_fail_os(err, error == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, error,
+                       "it could not be opened");
     else if (!line)
         s = t9_fail(err, T9_STATUS_NOMEM, "no memory for a line of %zu bytes", cap);
     else
         s = replay_lines(f, line, cap, r, cut, err);
+    if (s == T9_STATUS_OK && r->n_steps == 0)
+        s = t9_fail(err, T9_STATUS_INVALID, "there is no step in it: nothing was compared");
     mem_free(line);
     if (f && !is_stdin)
         (void)fclose(f);

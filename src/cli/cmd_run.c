@@ -145,6 +145,7 @@ static t9_status answer(struct chat *c, size_t question, struct t9_err *err)
     if (s != T9_STATUS_OK)
         goto done;
     s = answer_stream(r, &text, &finish, err);
+    cli_write_end();
     fputs("\n", stdout);
     fflush(stdout);
     if (s == T9_STATUS_OK)
@@ -263,7 +264,8 @@ static bool editor_line(struct editor *ed, struct buf *line)
 }
 #endif
 
-/* A slash and one word, as a command would be: a typing error must not become a message. */
+/* A slash and one word, as a command would be: a typing error must not become a message, nor what a
+ * script takes for a command. */
 static bool looks_like_command(str text)
 {
     for (size_t i = 1; i < text.n; i++) {
@@ -295,6 +297,8 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
             fprintf(stderr, "\n(once more or Ctrl-D to leave)\n");
             continue;
         }
+        if (!got && ferror(stdin) && cli_interrupts() == 0)
+            s = t9_fail(err, T9_STATUS_IO, "standard input can't be read");
         if (!got)
             break;
         idle_interrupts = 0;
@@ -306,11 +310,15 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
         }
         if (text.n == 0)
             continue;
+        if (str_eqz(text, "/quit") || str_eqz(text, "/exit"))
+            break;
         if (str_eqz(text, "/reset")) {
             s = reset(c, err);
-        } else if (c->terminal && looks_like_command(text)) {
-            fprintf(stderr, "(" STR_FMT " is no command: /reset starts anew, Ctrl-D leaves)\n",
-                    STR_ARG(text));
+        } else if (looks_like_command(text)) {
+            s = t9_fail(err, T9_STATUS_INVALID,
+                        STR_FMT
+                        " is no command, and was not sent: /reset starts anew, /quit leaves",
+                        STR_ARG(text));
         } else {
             cli_interrupts_clear();
             s = ask(c, text, err);

@@ -1,8 +1,8 @@
 /*
  * cli/cmd_serve.c - `serve`: load, listen, wait for a signal, drain.
  *
- * The listener opens only after the model is loaded and warmed up. The first SIGINT or SIGTERM
- * lets running answers end and refuses new requests; a second one ends the program at once.
+ * The listener opens only after the model is loaded and warmed up. The first SIGINT, SIGTERM or
+ * SIGHUP lets running answers end and refuses new requests; a second one ends the program at once.
  */
 #include "cli/cli.h"
 

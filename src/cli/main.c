@@ -1,13 +1,15 @@
 /*
- * cli/main.c - entry point: options, signals, dispatch.
+ * cli/main.c - entry point: standard streams, options, signals, dispatch.
  */
 #include "cli/cli.h"
 
 #include "base/buf.h"
-#include "base/utf8.h"
 #include "cli/source.h"
+#include "cli/visible.h"
 #include "t9_build.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -15,6 +17,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* An answer comes in pieces of some bytes, a listing as a whole. */
+#define SHOWN_BYTES_MAX ((size_t)1 << 30)
 
 static atomic_int interrupts;
 
@@ -46,6 +51,23 @@ void cli_signals_init(bool watch_interrupts)
     sigaction(SIGXFSZ, &ignore, NULL); /* a file at its limit is a failed write, not an end */
 }
 
+void cli_hangup_watch(void)
+{
+    struct sigaction now, a = {.sa_handler = on_signal};
+    sigemptyset(&a.sa_mask);
+    if (sigaction(SIGHUP, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &a, NULL);
+}
+
+/* From now on the signal ends the program, unless it is ignored. */
+static void end_at_once(int sig)
+{
+    struct sigaction now, at_once = {.sa_handler = SIG_DFL};
+    sigemptyset(&at_once.sa_mask);
+    if (sigaction(sig, NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+        sigaction(sig, &at_once, NULL);
+}
+
 bool cli_interrupt_wait_for(int64_t timeout_ms)
 {
     sigset_t stop, old;
@@ -53,6 +75,7 @@ bool cli_interrupt_wait_for(int64_t timeout_ms)
     sigemptyset(&stop);
     sigaddset(&stop, SIGINT);
     sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGHUP);
     sigprocmask(SIG_BLOCK, &stop, &old); /* no signal slips in between the look and the sleep */
     bool interrupted = cli_interrupts() > 0;
     while (!interrupted) {
@@ -62,10 +85,9 @@ bool cli_interrupt_wait_for(int64_t timeout_ms)
             break;
     }
     if (interrupted) {
-        struct sigaction at_once = {.sa_handler = SIG_DFL};
-        sigemptyset(&at_once.sa_mask);
-        sigaction(SIGINT, &at_once, NULL);
-        sigaction(SIGTERM, &at_once, NULL);
+        end_at_once(SIGINT);
+        end_at_once(SIGTERM);
+        end_at_once(SIGHUP);
     }
     sigprocmask(SIG_SETMASK, &old, NULL);
     return interrupted;
@@ -76,20 +98,16 @@ void cli_interrupt_wait(void)
     (void)cli_interrupt_wait_for(-1);
 }
 
-/* Messages quote files and templates, which must not drive the terminal: control characters are
- * escaped as the log escapes them. */
+/* Messages quote files and templates. */
 void cli_put_message(FILE *out, const char *msg)
 {
-    uint32_t cp;
-    for (size_t i = 0, n = strlen(msg), len; i < n; i += len ? len : 1) {
-        len = utf8_decode(msg + i, n - i, &cp);
-        if (len == 0)
-            fputs("\xEF\xBF\xBD", out);
-        else if (cp < 0x20 || (cp >= 0x7F && cp < 0xA0))
-            fprintf(out, "\\x%02x", (unsigned)cp);
-        else
-            fwrite(msg + i, 1, len, out);
-    }
+    struct visible v = {.lines = false};
+    struct buf b;
+    buf_init(&b, SHOWN_BYTES_MAX);
+    visible_push(&v, msg, strlen(msg), &b);
+    visible_end(&v, &b);
+    fwrite(b.p, 1, b.n, out);
+    buf_deinit(&b);
 }
 
 int cli_fail(const struct t9_err *err)
@@ -100,14 +118,43 @@ int cli_fail(const struct t9_err *err)
     return EXIT_FAILED;
 }
 
+/* What a terminal has been given so far. */
+static struct visible shown = {.lines = true};
+
+static void write_shown(const void *p, size_t n)
+{
+    struct buf b;
+    buf_init(&b, SHOWN_BYTES_MAX);
+    if (p)
+        visible_push(&shown, p, n, &b);
+    else
+        visible_end(&shown, &b);
+    if (b.n > 0)
+        fwrite(b.p, 1, b.n, stdout);
+    if (b.failed)
+        fputs("\n(more than can be shown)\n", stdout);
+    buf_deinit(&b);
+}
+
 void cli_write(const void *p, size_t n)
 {
-    if (n > 0)
+    if (n == 0)
+        return;
+    if (isatty(STDOUT_FILENO) == 1)
+        write_shown(p, n);
+    else
         fwrite(p, 1, n, stdout);
+}
+
+void cli_write_end(void)
+{
+    if (shown.n_held > 0)
+        write_shown(NULL, 0);
 }
 
 int cli_finish_stdout(void)
 {
+    cli_write_end();
     if (fflush(stdout) == 0 && !ferror(stdout))
         return EXIT_DONE;
     struct pollfd out = {.fd = STDOUT_FILENO};
@@ -137,8 +184,23 @@ static int print_version(const struct cli_options *o)
  * right. */
 static void watch_if_needed(cli_command c)
 {
-    cli_signals_init(c == CLI_COMMAND_SERVE || c == CLI_COMMAND_RUN || c == CLI_COMMAND_EVAL ||
-                     c == CLI_COMMAND_BENCH || c == CLI_COMMAND_REPLAY || c == CLI_COMMAND_PULL);
+    bool watch = c == CLI_COMMAND_SERVE || c == CLI_COMMAND_RUN || c == CLI_COMMAND_EVAL ||
+                 c == CLI_COMMAND_BENCH || c == CLI_COMMAND_REPLAY || c == CLI_COMMAND_PULL;
+    cli_signals_init(watch);
+    if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
+        cli_hangup_watch();
+}
+
+/* A standard stream that is closed would be the next file that is opened: the model would be read
+ * as the user's text, and messages written into a log. Nothing there can be read from or written
+ * to, so that whoever needs the stream still hears of it; what goes to standard error is lost. */
+static bool streams_open(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_WRONLY};
+    for (int fd = 0; fd < (int)T9_COUNT(modes); fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[fd]) != fd)
+            return false;
+    return true;
 }
 
 int main(int argc, char **argv)
@@ -156,6 +218,8 @@ int main(int argc, char **argv)
         [CLI_COMMAND_PULL] = cmd_pull,
         [CLI_COMMAND_HELP] = cmd_help,
     };
+    if (!streams_open())
+        return EXIT_FAILED;
     cli_signals_init(false);
     struct cli_options o;
     int rc = cli_options_parse(&o, argc, argv);

@@ -50,8 +50,7 @@ void sampling_fill(struct sample_params *p, const struct sample_params *from)
 static void options_init(struct cli_options *o)
 {
     memset(o, 0, sizeof *o);
-    o->host = "127.0.0.1";
-    o->port = 11435;
+    o->port = -1;
     o->retries = 5;
     o->stall_timeout_s = 60;
     o->max_batch = 16;
@@ -361,6 +360,29 @@ static int refuse(const struct cli_options *o, int c, const char *word)
     return usage_error(o, "option", word, "unknown or ambiguous");
 }
 
+/* ---- where the server listens ---- */
+
+/* Whether one place alone names a unix socket and an address, of which one would do nothing. */
+static bool listens_twice(const struct cli_options *o)
+{
+    return o->unix_path && (o->host || o->port >= 0);
+}
+
+/* What the command line says about it replaces what the file says; then what holds without both. */
+static void fill_address(struct cli_options *o, const struct cli_options *file)
+{
+    if (!o->unix_path && !o->host && o->port < 0)
+        o->unix_path = file->unix_path;
+    if (!o->unix_path && !o->host)
+        o->host = file->host;
+    if (!o->unix_path && o->port < 0)
+        o->port = file->port;
+    if (!o->host)
+        o->host = "127.0.0.1";
+    if (o->port < 0)
+        o->port = 11435;
+}
+
 /* ---- the configuration file ---- */
 
 struct config_reader {
@@ -380,6 +402,7 @@ static t9_status take_line(void *reader, int line, char *name, char *value, stru
     bool told_only = opt && (opt->offset == offsetof(struct cli_options, help) ||
                              opt->offset == offsetof(struct cli_options, help_all) ||
                              opt->offset == offsetof(struct cli_options, version) ||
+                             opt->offset == offsetof(struct cli_options, list_ollama) ||
                              opt->offset == offsetof(struct cli_options, config));
     if (!opt || told_only)
         return t9_fail(err, T9_STATUS_INVALID, "%s:%d: there is no option \"%.64s\" for this file",
@@ -415,7 +438,11 @@ static int read_config(struct cli_options *o)
         if (access(reader.path, R_OK) != 0)
             return EXIT_DONE;
     }
-    if (conffile_read(reader.path, take_line, &reader, &err) != T9_STATUS_OK) {
+    t9_status s = conffile_read(reader.path, take_line, &reader, &err);
+    if (s == T9_STATUS_OK && listens_twice(o))
+        s = t9_fail(&err, T9_STATUS_INVALID,
+                    "%s: unix is there instead of host and port, not beside them", reader.path);
+    if (s != T9_STATUS_OK) {
         (void)cli_fail(&err);
         return EXIT_USAGE;
     }
@@ -479,7 +506,8 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
     if (rc == EXIT_DONE)
         rc = read_config(o);
     const struct cli_options file = *o;
-    o->gguf = o->hf = o->ollama = NULL;
+    o->gguf = o->hf = o->ollama = o->unix_path = o->host = NULL;
+    o->port = -1;
     if (rc == EXIT_DONE)
         rc = read_words(o, argc, argv, false);
     if (rc == EXIT_DONE)
@@ -489,6 +517,9 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
         o->hf = file.hf;
         o->ollama = file.ollama;
     }
+    if (rc == EXIT_DONE && listens_twice(o))
+        rc = usage_error(o, "--unix", NULL, "instead of --host and --port, not beside them");
+    fill_address(o, &file);
     fill_sampling(o);
     if (rc == EXIT_DONE)
         rc = required(o);

@@ -112,9 +112,9 @@ static t9_status plan_file_open(struct plan_file **out, const char *path, struct
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for the plan log");
     p->f = fopen(path, "wb");
     if (!p->f) {
+        int error = errno;
         mem_free(p);
-        return t9_fail(err, T9_STATUS_IO, "--plan-log: %s could not be opened (errno %d)", path,
-                       errno);
+        return t9_fail_os(err, T9_STATUS_IO, error, "--plan-log: %s could not be opened", path);
     }
     (void)setvbuf(p->f, NULL, _IOFBF, (size_t)1 << 20);
     *out = p;

@@ -29,8 +29,7 @@ static t9_status cannot_bind(const struct http_params *p, int error, struct t9_e
                        p->port, p->host);
     if (error == EADDRNOTAVAIL)
         return t9_fail(err, T9_STATUS_IO, "%s is no address of this machine", p->host);
-    return t9_fail(err, T9_STATUS_IO, "can't listen on port %u of %s (errno %d)", p->port, p->host,
-                   error);
+    return t9_fail_os(err, T9_STATUS_IO, error, "can't listen on port %u of %s", p->port, p->host);
 }
 
 /* Closes fd without losing errno; returns -1. */
@@ -127,15 +126,15 @@ static t9_status clear_path(const struct sockaddr_un *a, struct t9_err *err)
 {
     struct stat sb;
     if (lstat(a->sun_path, &sb) != 0)
-        return errno == ENOENT ? T9_STATUS_OK
-                               : t9_fail(err, T9_STATUS_IO, "%s: can't look at it (errno %d)",
-                                         a->sun_path, errno);
+        return errno == ENOENT
+                   ? T9_STATUS_OK
+                   : t9_fail_os(err, T9_STATUS_IO, errno, "%s: can't look at it", a->sun_path);
     if (!S_ISSOCK(sb.st_mode))
         return t9_fail(err, T9_STATUS_IO, "%s exists and is no socket: choose another path",
                        a->sun_path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return t9_fail(err, T9_STATUS_IO, "no socket to be had (errno %d)", errno);
+        return t9_fail_os(err, T9_STATUS_IO, errno, "no socket to be had");
     bool alive = connect(fd, (const struct sockaddr *)a, sizeof *a) == 0 || errno != ECONNREFUSED;
     (void)close(fd);
     if (alive)
@@ -143,9 +142,8 @@ static t9_status clear_path(const struct sockaddr_un *a, struct t9_err *err)
                        "%s: another program listens there: stop it, or choose another path",
                        a->sun_path);
     if (unlink(a->sun_path) != 0)
-        return t9_fail(err, T9_STATUS_IO,
-                       "%s: left behind by a server, and can't be removed (errno %d)", a->sun_path,
-                       errno);
+        return t9_fail_os(err, T9_STATUS_IO, errno,
+                          "%s: left behind by a server, and can't be removed", a->sun_path);
     return T9_STATUS_OK;
 }
 
@@ -162,7 +160,7 @@ static t9_status open_unix(const struct http_params *p, bool and_listen, struct 
     T9_TRY(clear_path(&a, err));
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return t9_fail(err, T9_STATUS_IO, "no socket to be had (errno %d)", errno);
+        return t9_fail_os(err, T9_STATUS_IO, errno, "no socket to be had");
     /* Nobody can connect before listen, so there is no moment with a wider mode. */
     bool ok = bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
     if (ok && (chmod(a.sun_path, 0600) != 0 || (and_listen && listen(fd, BACKLOG) != 0))) {
@@ -173,8 +171,8 @@ static t9_status open_unix(const struct http_params *p, bool and_listen, struct 
     }
     if (!ok) {
         (void)give_up(fd);
-        return t9_fail(err, T9_STATUS_IO, "can't listen on the unix socket %s (errno %d)",
-                       a.sun_path, errno);
+        return t9_fail_os(err, T9_STATUS_IO, errno, "can't listen on the unix socket %s",
+                          a.sun_path);
     }
     out->fd = fd;
     return T9_STATUS_OK;

@@ -50,7 +50,9 @@ static void run(void *arg)
     for (;;) {
         int n = epoll_wait(w->epoll_fd, events, (int)T9_COUNT(events), -1);
         if (n < 0 && errno != EINTR) {
-            LOG_ERROR("http", "the watcher for vanished clients stopped: errno %d", errno);
+            char why[96];
+            LOG_ERROR("http", "the watcher for vanished clients stopped: %s",
+                      t9_errno_text(errno, why, sizeof why));
             return;
         }
         for (int i = 0; i < n; i++) {
@@ -76,7 +78,7 @@ t9_status watch_new(struct watch **out, void (*gone)(void *item), struct t9_err 
     t9_status s = T9_STATUS_OK;
     if (w->epoll_fd < 0 || w->stop_fd < 0 ||
         epoll_ctl(w->epoll_fd, EPOLL_CTL_ADD, w->stop_fd, &ev) != 0)
-        s = t9_fail(err, T9_STATUS_IO, "epoll is not available (errno %d)", errno);
+        s = t9_fail_os(err, T9_STATUS_IO, errno, "epoll is not available");
     else
         s = thread_start(&w->thread, "t9-watch", run, w, err);
     if (s != T9_STATUS_OK) {

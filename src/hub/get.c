@@ -250,8 +250,8 @@ static t9_status download_restart(struct download *d)
     d->have_bytes = d->resumed_bytes = 0;
     d->etag[0] = 0;
     if (ftruncate(d->fd, 0) != 0)
-        return t9_fail(&d->err, T9_STATUS_IO, "%s: cannot empty the partial file (errno %d)",
-                       d->file->path.p, errno);
+        return t9_fail_os(&d->err, T9_STATUS_IO, errno, "%s: cannot empty the partial file",
+                          d->file->path.p);
     T9_TRY(sha_begin(d));
     return sha_prefix(d);
 }
@@ -268,9 +268,12 @@ static t9_status download_resume(struct download *d)
             pread(d->fd, chunk, left < sizeof chunk ? (size_t)left : sizeof chunk, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
-            return t9_fail(&d->err, T9_STATUS_IO, "%s: the partial file cannot be read (errno %d)",
-                           d->file->path.p, errno);
+        if (n == 0)
+            return t9_fail(&d->err, T9_STATUS_IO, "%s: the partial file has become shorter",
+                           d->file->path.p);
+        if (n < 0)
+            return t9_fail_os(&d->err, T9_STATUS_IO, errno, "%s: the partial file cannot be read",
+                              d->file->path.p);
         T9_TRY(hash_sha_update(d->sha, chunk, (size_t)n, &d->err));
         at += (uint64_t)n;
         if (!go_on(d->h))
@@ -574,9 +577,13 @@ static t9_status from_cache(struct hub *h, bool quiet, struct t9_err *err)
     return choose(h, quiet, err);
 }
 
+/* The cache is made when there is something to put into it: what a hub does not have leaves no
+ * folder behind. */
 static t9_status fetch_all(struct hub *h, struct t9_err *err)
 {
     T9_TRY(choose(h, false, err));
+    hub_cache_close(&h->cache);
+    T9_TRY(hub_cache_open(&h->cache, h->p->cache_dir, h->name.repo, true, err));
     T9_TRY(space_check(h, err));
     uint64_t base = 0;
     for (size_t i = 0; i < h->choice.n; i++)
@@ -597,11 +604,12 @@ static t9_status online(struct hub *h, struct t9_err *err)
 {
     struct t9_err cached;
     T9_TRY(hub_fetch_new(&h->fetch, h->p, err));
-    t9_status s = hub_cache_open(&h->cache, h->p->cache_dir, h->name.repo, true, err);
-    if (s != T9_STATUS_OK)
+    t9_status s = hub_cache_open(&h->cache, h->p->cache_dir, h->name.repo, false, err);
+    if (s != T9_STATUS_OK && s != T9_STATUS_NOT_FOUND)
         return s;
     /* With a copy at hand nobody wants to wait for a network that is not there. */
-    bool has_copy = h->p->cache_will_do && from_cache(h, true, &cached) == T9_STATUS_OK;
+    bool has_copy =
+        s == T9_STATUS_OK && h->p->cache_will_do && from_cache(h, true, &cached) == T9_STATUS_OK;
     s = ask(h, has_copy ? 0 : h->p->retries, err);
     if (s == T9_STATUS_OK)
         return fetch_all(h, err);

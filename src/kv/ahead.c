@@ -85,7 +85,7 @@ t9_status ahead_init(struct ahead *a, void *base, size_t size_bytes, struct t9_e
     atomic_init(&a->want, 0);
     atomic_init(&a->done, 0);
     if (sem_init(&a->wake, 0, 0) != 0)
-        return t9_fail(err, T9_STATUS_IO, "KV cache: no semaphore (error %d)", errno);
+        return t9_fail_os(err, T9_STATUS_IO, errno, "KV cache: no semaphore");
     a->has_sem = true;
     return thread_start(&a->thread, "t9-kv-ahead", ahead_main, a, err);
 }

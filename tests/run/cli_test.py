@@ -11,6 +11,7 @@ import array
 import json
 import math
 import os
+import pty
 import re
 import resource
 import signal
@@ -19,7 +20,9 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import tty
 import urllib.request
 
 import t9server
@@ -77,7 +80,7 @@ def test_usage_errors(cli):
                  ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), ("pull",), ("pull", "a/b", "c"),
                  (m, "--hf", "a/b"), (m, "--ollama", "a"), ("--hf", "a/b", "--retries", "-1"),
                  ("pull", "a/b", "--stall-timeout", "0"), (m, "--log-prompts"),
-                 (m, "--config", "/no/such/file"), ("help", "nothing"), (m, "--api-key", ""),
+                 (m, "--config", "/no/such/file"), ("help", "nothing"), (m, "--unix", "s", "--port", "1"), (m, "--api-key", ""),
                  (m, "--rate-limit", "0"),
                  (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
                  ("run", m, "--plan-log", "x")):
@@ -355,6 +358,105 @@ def test_run(cli):
           "after /reset the same question has the same answer: %r" % lines)
 
 
+def test_run_commands(cli):
+    """What begins like a command is one or is refused; it never becomes a message."""
+    ask = ("run", cli.tiny, "-n", "4", "--temperature", "0")
+    one = cli.run(*ask, stdin=b"hello\n")[0]
+    for word in (b"/quit", b"/exit"):
+        out, err = cli.run(*ask, stdin=b"hello\n%s\nhello\n" % word)
+        check(out == one and "command" not in err, "%r: %r %r" % (word, out, err))
+    out, err = cli.run(*ask, stdin=b"hello\n/leave\nhello\n", code=1)
+    check(out == one and "/leave is no command" in err, "%r %r" % (out, err))
+    check(cli.run(*ask, stdin=b"/etc/passwd\n")[0] != b"", "a path is a message")
+
+
+def test_closed_streams(cli):
+    """A standard stream that is not there is never the next file that is opened."""
+    def run(redirect, *args, code=0):
+        p = subprocess.run(["sh", "-c", 'exec "$0" "$@" ' + redirect, cli.a.program, *args],
+                           stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+        check(p.returncode == code, "%s %s: %d %r" % (args[0], redirect, p.returncode, p.stderr))
+        return p.stdout, p.stderr.decode()
+
+    out, err = run("<&-", "tokenize", cli.tiny, code=1)
+    check(out == b"" and err.startswith("tempo9: ") and "GGUF" not in err, "%r %r" % (out, err))
+    out, err = run("<&-", "run", cli.tiny, code=1)
+    check(out == b"" and "standard input" in err, "%r %r" % (out, err))
+    one = ("run", cli.tiny, "-p", "hi", "-n", "4", "--seed", "1")
+    check(run("<&-", *one)[0] == cli.run(*one)[0], "an answer needs no standard input")
+    _, err = run(">&-", "inspect", cli.tiny, code=1)
+    check("standard output" in err, err)
+    run(">&- 2>&-", "--version", code=1)
+    run("<&- >&- 2>&-", *one, code=1)
+    log = os.path.join(cli.tmp, "closed.log")
+    p = subprocess.Popen(["sh", "-c", 'exec "$0" "$@" <&- >&- 2>&-', cli.a.program, cli.tiny, "--port", "0",
+                          "--plan-log", log, "--kv-memory", "16M"])
+    until = time.monotonic() + 60
+    while not os.path.exists(log) and time.monotonic() < until:
+        time.sleep(0.05)
+    time.sleep(0.5 if not cli.a.sanitized else 3)  # it says where it listens
+    p.terminate()
+    check(p.wait(60) == 0, "it ended with %d" % p.returncode)
+    with open(log) as f:
+        check(all(json.loads(line)["t9_plan"] == 1 for line in f), "messages are in the plan log")
+
+
+def on_terminal(words, stdin=None, timeout=60):
+    """What a program writes to a terminal of its own, as it was written."""
+    master, slave = pty.openpty()
+    tty.setraw(slave)  # no line feed is changed on the way
+    p = subprocess.Popen(words, stdin=stdin or subprocess.DEVNULL, stdout=slave, stderr=subprocess.DEVNULL)
+    os.close(slave)
+    out = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        out += piece
+    os.close(master)
+    check(p.wait(timeout) == 0, "%r: %d" % (words, p.returncode))
+    return out
+
+
+def test_terminal(cli):
+    """Control characters that a model says are shown on a terminal, and are bytes in a pipe."""
+    for seed in range(40):
+        words = ("run", cli.tiny, "-p", "hi", "-n", "400", "--temperature", "100", "--top-p", "1", "--min-p", "0",
+                 "--seed", seed)
+        raw = cli.run(*words)[0]
+        if b"\x1b" in raw:
+            break
+    check(b"\x1b" in raw, "no answer has an escape character in it")
+    want = "".join("\\x%02x" % ord(c) if (ord(c) < 32 and c not in "\n\t") or 127 <= ord(c) < 160 else c
+                   for c in raw.decode())
+    got = on_terminal([cli.a.program, *map(str, words)]).decode()
+    check(got == want, "%r instead of %r" % (got[:300], want[:300]))
+    template = cli.file("bell.jinja", b'\a{{ "\xc2\x9b" }}\xf0\x9f\x90\x8b')
+    words = ("render", "--template", template, "--input", cli.file("none.json", "{}"))
+    check(cli.run(*words)[0] == b"\a\xc2\x9b\xf0\x9f\x90\x8b", "a pipe gets the bytes")
+    got = on_terminal([cli.a.program, *words])
+    check(got == b"\\x07\\x9b\xf0\x9f\x90\x8b", got)
+
+
+def test_hangup(cli):
+    """SIGHUP stops a server as SIGTERM does: running answers end."""
+    with t9server.Server(cli.a.program, cli.tiny) as s:
+        body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 200, "ignore_eos": True}
+        first, got = threading.Event(), []
+        thread = threading.Thread(target=lambda: got.append(
+            t9server.chat_stream(s, body, on_chunk=lambda reply: first.set())))
+        thread.start()
+        check(first.wait(60), "no answer")
+        s.proc.send_signal(signal.SIGHUP)
+        check(s.proc.wait(60) == 0, "it ended with %s" % s.proc.returncode)
+        thread.join(60)
+        check(got and got[0].tokens == 200 and not got[0].error, "%r" % got)
+        check("stopping: running answers" in s.stderr(), s.stderr())
+
+
 def test_replay(cli):
     """A plan log of a server is replayed to the same plans; a changed one is found out."""
     log = os.path.join(cli.tmp, "plan.log")
@@ -382,9 +484,13 @@ def test_replay(cli):
     for text in ("x\n", "{}\n", '{"t9_plan":2}\n', "\0\n", "x" * 500000):
         _, err = cli.run("replay", cli.file("junk.log", text), code=0 if text == "" else 1)
         check("line 1: " in err and len(err.splitlines()) == 1, err)
-    cli.run("replay", cli.tmp + "/none", code=1)
-    out, _ = cli.run("replay", cli.file("empty.log", ""))
-    check(out == b"0 steps, the same plans\n", out)
+    _, err = cli.run("replay", cli.tmp + "/none", code=1)
+    check("No such file" in err, err)
+    _, err = cli.run(cli.tiny, "--port", "0", "--plan-log", cli.tmp + "/none/plan.log", code=1)
+    check("No such file" in err and "errno" not in err, err)
+    for path in (cli.file("empty.log", ""), "/dev/null", cli.file("cut.log", lines[0][:-1])):
+        out, err = cli.run("replay", path, code=1)
+        check(out == b"" and "there is no step in it" in err, "%s: %r %r" % (path, out, err))
 
 
 def test_allow_long(cli):

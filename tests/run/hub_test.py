@@ -320,6 +320,8 @@ def test_statuses(a, tmp):
         check("no such repository, or it is private" in err and "HF_TOKEN" in err, err)
         _, err = b.pull(hub, "owner/other", code=1)
         check("owner/other" in err and "no such" in err, err)
+        _, err = b.pull(hub, "owner/repo:F32", code=1, env=tok)
+        check(not os.path.exists(b.cache), "what was not found left %s" % os.listdir(tmp))
         hub.gated, hub.token = True, None
         _, err = b.pull(hub, code=1, env=tok)
         check("accept its licence at %s/owner/repo" % hub.url() in err, err)

@@ -4,6 +4,8 @@
 #include "base/utf8.h"
 #include "lib/t9test.h"
 
+#include <errno.h>
+
 static void test_table(void **state)
 {
     (void)state;
@@ -27,6 +29,10 @@ static void test_fail_writes_message(void **state)
     assert_int_equal(t9_err_prefix(&err, "file %s", "a"), T9_STATUS_INVALID);
     assert_string_equal(err.msg, "file a: n is 7");
     t9_err_prefix(NULL, "x");
+    assert_int_equal(t9_fail_os(&err, T9_STATUS_IO, ENOENT, "file %s", "b"), T9_STATUS_IO);
+    assert_int_equal(err.code, T9_STATUS_IO);
+    assert_string_equal(err.msg, "file b: No such file or directory");
+    assert_int_equal(t9_fail_os(NULL, T9_STATUS_IO, ENOENT, "x"), T9_STATUS_IO);
 }
 
 /* A cut never leaves half of a character, at any alignment of the cut. */
@@ -46,6 +52,8 @@ static void test_cut_keeps_utf8(void **state)
         struct t9_err err = {0};
         t9_fail(&err, T9_STATUS_INVALID, "%s", text);
         assert_true(strlen(err.msg) >= sizeof err.msg - 4);
+        assert_true(utf8_valid(str_from(err.msg)));
+        t9_fail_os(&err, T9_STATUS_IO, EIO, "%s", text);
         assert_true(utf8_valid(str_from(err.msg)));
         t9_err_prefix(&err, "%.*s", (int)(pad + 1), "prefix-prefix");
         assert_true(utf8_valid(str_from(err.msg)));

@@ -4,6 +4,7 @@ int program_main(int argc, char **argv);
 #include "cli/main.c"
 #undef main
 
+#include "base/utf8.h"
 #include "lib/t9test.h"
 
 static int called;
@@ -132,6 +133,81 @@ static void test_signals(void **state)
     assert_ptr_equal(now.sa_handler, SIG_IGN);
 }
 
+/* A terminal that goes away stops a server in order, one that was started by nohup does not hear
+ * of it, and neither does whoever has nothing to wind up. */
+static void test_hangup(void **state)
+{
+    (void)state;
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    parsed = (struct cli_options){.command = CLI_COMMAND_RUN};
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    sigaction(SIGHUP, NULL, &now);
+    assert_ptr_equal(now.sa_handler, SIG_DFL);
+    parsed.command = CLI_COMMAND_SERVE;
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    cli_interrupts_clear();
+    raise(SIGHUP);
+    assert_int_equal(cli_interrupts(), 1);
+    cli_interrupt_wait();
+    sigaction(SIGHUP, NULL, &now);
+    assert_ptr_equal(now.sa_handler, SIG_DFL);
+    sigaction(SIGHUP, &ignore, NULL);
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    cli_interrupts_clear();
+    raise(SIGHUP);
+    assert_int_equal(cli_interrupts(), 0);
+    raise(SIGTERM);
+    cli_interrupt_wait();
+    sigaction(SIGHUP, NULL, &now);
+    assert_ptr_equal(now.sa_handler, SIG_IGN);
+    cli_signals_init(false);
+}
+
+/* ---- what a terminal is shown ---- */
+
+static const char RAW[] = "a\tb\n\x1b[31m\r\x07\x7f\xc2\x9b"
+                          "1\xc3\xa9\xe6\x9d\xb1\xf0\x9f\x90\x8b.";
+static const char SHOWN[] =
+    "a\tb\n\\x1b[31m\\x0d\\x07\\x7f\\x9b1\xc3\xa9\xe6\x9d\xb1\xf0\x9f\x90\x8b.";
+
+/* The text in pieces of `step` bytes. */
+static void show(const char *p, size_t n, size_t step, bool lines, struct buf *out)
+{
+    struct visible v = {.lines = lines};
+    for (size_t i = 0; i < n; i += step)
+        visible_push(&v, p + i, n - i < step ? n - i : step, out);
+    visible_end(&v, out);
+    buf_putc(out, 0);
+}
+
+static void test_visible(void **state)
+{
+    (void)state;
+    struct buf b;
+    buf_init(&b, 1000);
+    for (size_t step = 1; step < sizeof RAW; step++) {
+        buf_clear(&b);
+        show(RAW, sizeof RAW - 1, step, true, &b);
+        assert_string_equal(b.p, SHOWN);
+        /* Cut in a character, spoiled by what follows, stray. */
+        buf_clear(&b);
+        show("\xe6\x9d"
+             "A\xf0\x9f\x90\xc3\xa9\x80",
+             9, step, true, &b);
+        assert_non_null(strstr(b.p, "\xef\xbf\xbd"
+                                    "A\xef\xbf\xbd"));
+        assert_non_null(strstr(b.p, "\xef\xbf\xbd\xc3\xa9\xef\xbf\xbd"));
+        assert_true(utf8_valid((str){b.p, b.n - 1}));
+        buf_clear(&b);
+        show("x\xe6\x9d", 3, step, true, &b);
+        assert_string_equal(b.p, "x\xef\xbf\xbd");
+    }
+    buf_clear(&b);
+    show("a\nb\tc", 5, 5, false, &b);
+    assert_string_equal(b.p, "a\\x0ab\\x09c");
+    buf_deinit(&b);
+}
+
 static void test_fail(void **state)
 {
     (void)state;
@@ -144,10 +220,9 @@ static void test_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_dispatch),
-        cmocka_unit_test(test_model_by_name),
-        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_dispatch), cmocka_unit_test(test_model_by_name),
+        cmocka_unit_test(test_signals),  cmocka_unit_test(test_hangup),
+        cmocka_unit_test(test_visible),  cmocka_unit_test(test_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -320,10 +320,39 @@ static void test_config(void **state)
     misconfigured("strict = perhaps\n", ":1: strict is yes or no");
     misconfigured("help\n", ":1: there is no option");
     misconfigured("config = x\n", ":1: there is no option");
+    misconfigured("list-ollama\n", ":1: there is no option");
     misconfigured("prompt = x\n", ":1: there is no option"); /* of another command */
     assert_int_equal(quietly(&o, "m.gguf --config /no/such/file"), EXIT_USAGE);
     assert_non_null(strstr(last_failure, "/no/such/file"));
     refused("run m --config x");
+}
+
+/* A unix socket or an address, never one that is named and does nothing. */
+static void test_address(void **state)
+{
+    (void)state;
+    struct cli_options o;
+    refused("m.gguf --unix s --port 1");
+    refused("m.gguf --host ::1 --unix s");
+    misconfigured("unix = s\nport = 1\n", "unix is there instead of host and port");
+    taken(&o, "m.gguf --unix s");
+    assert_string_equal(o.unix_path, "s");
+    taken(&o, "m.gguf --port 0");
+    assert_null(o.unix_path);
+    assert_string_equal(o.host, "127.0.0.1");
+    assert_int_equal(o.port, 0);
+    /* The command line replaces the file's kind. */
+    assert_int_equal(configured(&o, "gguf = a\nhost = ::1\nport = 1\n", "--unix s"), EXIT_DONE);
+    assert_string_equal(o.unix_path, "s");
+    assert_int_equal(configured(&o, "gguf = a\nunix = s\n", "--port 2"), EXIT_DONE);
+    assert_null(o.unix_path);
+    assert_int_equal(o.port, 2);
+    assert_string_equal(o.host, "127.0.0.1");
+    assert_int_equal(configured(&o, "gguf = a\nhost = ::1\nport = 1\n", "--port 2"), EXIT_DONE);
+    assert_string_equal(o.host, "::1");
+    assert_int_equal(o.port, 2);
+    assert_int_equal(configured(&o, "gguf = a\nunix = s\n", ""), EXIT_DONE);
+    assert_string_equal(o.unix_path, "s");
 }
 
 /* What is written instead of the model's name. */
@@ -383,11 +412,12 @@ static void test_help(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults),   cmocka_unit_test(test_commands),
-        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_words),      cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_table),      cmocka_unit_test(test_config),
-        cmocka_unit_test(test_model_path), cmocka_unit_test(test_help),
+        cmocka_unit_test(test_defaults), cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_numbers),  cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_words),    cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_table),    cmocka_unit_test(test_config),
+        cmocka_unit_test(test_address),  cmocka_unit_test(test_model_path),
+        cmocka_unit_test(test_help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
