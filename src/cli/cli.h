@@ -36,6 +36,7 @@ typedef enum cli_command {
     CLI_COMMAND_BENCH,
     CLI_COMMAND_REPLAY,
     CLI_COMMAND_PULL,
+    CLI_COMMAND_OPENAPI,
     CLI_COMMAND_HELP,
     CLI_COMMAND_COUNT,
 } cli_command;
@@ -229,6 +230,7 @@ int cmd_render(const struct cli_options *o);
 int cmd_eval(const struct cli_options *o);
 int cmd_bench(const struct cli_options *o);
 int cmd_replay(const struct cli_options *o);
+int cmd_openapi(const struct cli_options *o);
 int cmd_pull(const struct cli_options *o);
 int cmd_help(const struct cli_options *o);
 

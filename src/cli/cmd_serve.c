@@ -145,6 +145,8 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct a
     T9_TRY(origins_split(&origins, o->cors_origins, err));
     T9_TRY(config_api_keys(o, keys, err));
     http_params_fill(&hp, o, keys);
+    hp.cors_origins = origins.v;
+    hp.n_cors_origins = origins.n;
     T9_TRY(http_params_check(&hp, err));
     (void)notify_send(manager, "STATUS=Loading the model");
     T9_TRY(runtime_open_tokenizer(rt, o, err));
@@ -156,8 +158,6 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct a
     static const char *const aliases[] = {"default"};
     /* One client can fill half of the queue at most, so that the others get a place. */
     hp.max_open_per_client = o->max_per_client ? o->max_per_client + (o->queue + 1) / 2 : 0;
-    hp.cors_origins = origins.v;
-    hp.n_cors_origins = origins.n;
     hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,
                                    .engine = rt->engine,
                                    .tmpl = rt->chat_template,

@@ -27,6 +27,20 @@ static t9_status add_key(struct api_keys *k, const char *key, struct t9_err *err
     return T9_STATUS_OK;
 }
 
+static t9_status check_line(const char *path, size_t n_line, str key, struct t9_err *err)
+{
+    for (size_t i = 0; i < key.n; i++) {
+        if (key.p[i] <= ' ' || key.p[i] > '~')
+            return t9_fail(
+                err, T9_STATUS_INVALID,
+                "%s, line %zu: byte %zu is %s, which no key has: write a key a line, and "
+                "comments on lines of their own, after a #",
+                path, n_line, i + 1,
+                key.p[i] == ' ' || key.p[i] == '\t' ? "a blank" : "no printable ASCII");
+    }
+    return T9_STATUS_OK;
+}
+
 /* One key a line. */
 static t9_status read_key_file(struct api_keys *k, const char *path, struct t9_err *err)
 {
@@ -39,15 +53,18 @@ static t9_status read_key_file(struct api_keys *k, const char *path, struct t9_e
     if (stat(path, &sb) == 0 && (sb.st_mode & (S_IRWXO | S_IWGRP)))
         LOG_WARN("serve", "%s can be read or changed by others: chmod 600 keeps the keys yours",
                  path);
-    size_t before = k->n;
+    size_t before = k->n, n_line = 0;
     for (char *line = k->text.p; line;) {
         char *end = strchr(line, '\n');
         if (end)
             *end = 0;
         str key = str_trim(str_from(line));
         line[(size_t)(key.p - line) + key.n] = 0;
-        if (key.n && key.p[0] != '#')
+        n_line++;
+        if (key.n && key.p[0] != '#') {
+            T9_TRY(check_line(path, n_line, key, err));
             T9_TRY(add_key(k, key.p, err));
+        }
         line = end ? end + 1 : NULL;
     }
     return k->n > before ? T9_STATUS_OK

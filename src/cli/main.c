@@ -216,6 +216,7 @@ int main(int argc, char **argv)
         [CLI_COMMAND_BENCH] = cmd_bench,
         [CLI_COMMAND_REPLAY] = cmd_replay,
         [CLI_COMMAND_PULL] = cmd_pull,
+        [CLI_COMMAND_OPENAPI] = cmd_openapi,
         [CLI_COMMAND_HELP] = cmd_help,
     };
     if (!streams_open())

@@ -274,7 +274,8 @@ static int positional(struct cli_options *o, int n, char **words)
 
 static int required(const struct cli_options *o)
 {
-    if (o->help || o->help_all || o->version || o->command == CLI_COMMAND_HELP)
+    if (o->help || o->help_all || o->version || o->command == CLI_COMMAND_HELP ||
+        o->command == CLI_COMMAND_OPENAPI)
         return EXIT_DONE;
     if (o->command == CLI_COMMAND_RENDER) {
         if (!o->template_path || !o->input)

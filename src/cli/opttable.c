@@ -82,7 +82,8 @@ const struct opt OPTIONS[] = {
      "time that a request has to arrive; a large body has more, at 16 KiB a second (30)",
      OPT_GROUP_LIMITS, false},
     {"cors-origin", 0, OPT_TEXT, C(SERVE), AT(cors_origins), 0, 0, "ORIGIN,..",
-     "web pages of these origins may ask, such as https://app.example (none but our own)",
+     "web pages of these origins may ask, such as https://app.example; each by name (none but our "
+     "own)",
      OPT_GROUP_SERVER, false},
     {"insecure", 0, OPT_FLAG, C(SERVE), AT(insecure), 0, 0, NULL,
      "allow --host beyond loopback without a key", OPT_GROUP_SERVER, false},
@@ -219,5 +220,7 @@ const struct command COMMANDS[CLI_COMMAND_COUNT] = {
                             "Decide again each step of a plan log and compare."},
     [CLI_COMMAND_PULL] = {"pull", "pull [--hf] OWNER/REPO[:QUANT|:FILE.gguf]",
                           "Fetch a model from a Hugging Face hub and print its path."},
+    [CLI_COMMAND_OPENAPI] = {"openapi", "openapi",
+                             "Print the OpenAPI description of the HTTP interface."},
     [CLI_COMMAND_HELP] = {"help", "help [COMMAND]", "Explain the program or one command."},
 };

@@ -19,9 +19,10 @@ t9_status auth_check_params(const struct http_params *p, struct t9_err *err)
         for (size_t at = 0; at < n; at++)
             if (key[at] <= ' ' || key[at] > '~')
                 return t9_fail(err, T9_STATUS_INVALID,
-                               "API key %zu of %zu: byte %zu is no printable ASCII, so no client "
-                               "could send it",
-                               i + 1, p->n_api_keys, at + 1);
+                               "API key %zu of %zu: byte %zu is %s, so no client could send it",
+                               i + 1, p->n_api_keys, at + 1,
+                               key[at] == ' ' || key[at] == '\t' ? "a blank"
+                                                                 : "no printable ASCII");
     }
     return T9_STATUS_OK;
 }

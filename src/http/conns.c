@@ -1,6 +1,10 @@
 /*
  * http/conns.c - see conns.h. Closing means shutting the socket down: the library sees the end and
  * closes the descriptor, after conns_close, so a descriptor in the list is always the right one.
+ *
+ * Whoever is told something first loses only our side of the connection: closing it while bytes of
+ * the request are still on their way would make the system throw away what the client has not read
+ * yet. It lingers, its bytes are received and thrown away, until the request or a short time ends.
  */
 #include "http/conns.h"
 
@@ -10,6 +14,7 @@
 #include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 
 typedef enum conn_state {
     CONN_STATE_NEW,      /* nothing of a first request understood yet */
@@ -25,10 +30,17 @@ struct conn {
     int fd;
     conn_state state;
     bool counted; /* among the open ones */
+    bool lingers; /* state GOING: the client's side is still open */
     uint64_t address;
-    uint64_t since_ns; /* state NEW, HEAD and BODY: of the request; IDLE: of the silence */
+    /* State NEW, HEAD and BODY: of the request; IDLE: of the silence; GOING: of the end. */
+    uint64_t since_ns;
     uint64_t body_bytes;
+    uint64_t grace_ns;    /* for bytes that had come and were not read yet */
+    struct conns_end end; /* state GOING */
 };
+
+enum { LINGERING_MAX = 64 };
+#define LINGER_NS ((uint64_t)2000000000)
 
 void conns_init(struct conns *c, const struct conns_limits *limits)
 {
@@ -78,8 +90,8 @@ uint64_t conns_address_key(const struct sockaddr *from)
 
 /* ---- closing; lock held ---- */
 
-static void say(const struct conns *c, int fd, const char *status, const char *more,
-                const char *code, const char *message)
+static void say(struct conns *c, struct conn *conn, const char *status, const char *more,
+                const char *message)
 {
     char body[256], reply[640];
     if (!c->limits.can_speak)
@@ -87,22 +99,35 @@ static void say(const struct conns *c, int fd, const char *status, const char *m
     int n = snprintf(body, sizeof body,
                      "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":"
                      "null,\"code\":\"%s\"}}",
-                     message, code);
+                     message, conn->end.code);
     n = snprintf(reply, sizeof reply,
                  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s"
                  "Connection: close\r\n\r\n%s",
                  status, n, more, body);
     /* Nobody waits for a client: what does not fit into the socket is not said. */
-    (void)send(fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (send(conn->fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
+        return;
+    conn->end.status = (unsigned)(status[0] - '0') * 100 + (unsigned)(status[1] - '0') * 10 +
+                       (unsigned)(status[2] - '0');
+    c->n_told[status[0] - '0']++;
 }
 
-static void shut(struct conns *c, struct conn *conn)
+static void shut(struct conns *c, struct conn *conn, uint64_t now_ns)
 {
     if (conn->counted)
         c->n_open--;
     conn->counted = false;
     conn->state = CONN_STATE_GOING;
-    (void)shutdown(conn->fd, SHUT_RDWR);
+    conn->since_ns = now_ns;
+    conn->lingers = conn->end.status && c->n_lingering < LINGERING_MAX;
+    c->n_lingering += conn->lingers;
+    (void)shutdown(conn->fd, conn->lingers ? SHUT_WR : SHUT_RDWR);
+}
+
+static void end_lingering(struct conns *c, struct conn *conn)
+{
+    c->n_lingering -= conn->lingers;
+    conn->lingers = false;
 }
 
 static void unlink_conn(struct conns *c, struct conn *conn)
@@ -123,7 +148,7 @@ static bool unfinished(const struct conn *conn)
 static uint64_t deadline_ns(const struct conns *c, const struct conn *conn)
 {
     const struct conns_limits *l = &c->limits;
-    uint64_t end = conn->since_ns + l->request_ns;
+    uint64_t end = conn->since_ns + l->request_ns + conn->grace_ns;
     if (conn->state == CONN_STATE_IDLE)
         return end + l->idle_ns;
     if (conn->state == CONN_STATE_BODY && l->body_bytes_per_s)
@@ -131,17 +156,36 @@ static uint64_t deadline_ns(const struct conns *c, const struct conn *conn)
     return end;
 }
 
-static void late(struct conns *c, struct conn *conn)
+/* Whether bytes of it wait to be read. */
+static bool has_unread(const struct conn *conn)
 {
-    c->n_late++;
-    if (conn->state == CONN_STATE_HEAD || conn->state == CONN_STATE_BODY)
-        say(c, conn->fd, "408 Request Timeout", "", "request_timeout",
-            "the request took too long to arrive");
-    shut(c, conn);
+    int n = 0;
+    return ioctl(conn->fd, FIONREAD, &n) == 0 && n > 0;
+}
+
+/* Bytes that have come and were not read make us the late one: it is given as much time again, a
+ * part at a time. */
+static bool is_late(const struct conns *c, struct conn *conn, uint64_t now_ns)
+{
+    if (deadline_ns(c, conn) > now_ns)
+        return false;
+    if (conn->grace_ns >= c->limits.request_ns || !has_unread(conn))
+        return true;
+    conn->grace_ns += c->limits.request_ns / 4 + 1;
+    return deadline_ns(c, conn) <= now_ns;
+}
+
+/* With 408 where a request has begun. */
+static void give_up(struct conns *c, struct conn *conn, const char *message, uint64_t now_ns)
+{
+    conn->end.code = "request_timeout";
+    if (conn->state == CONN_STATE_HEAD || conn->state == CONN_STATE_BODY || has_unread(conn))
+        say(c, conn, "408 Request Timeout", "", message);
+    shut(c, conn, now_ns);
 }
 
 /* The one that has waited longest with a request that is not complete. */
-static bool make_room(struct conns *c)
+static bool make_room(struct conns *c, uint64_t now_ns)
 {
     struct conn *oldest = NULL;
     for (struct conn *i = c->list; i; i = i->next)
@@ -150,14 +194,12 @@ static bool make_room(struct conns *c)
     if (!oldest)
         return false;
     c->n_gave_way++;
-    if (oldest->state == CONN_STATE_HEAD || oldest->state == CONN_STATE_BODY)
-        say(c, oldest->fd, "408 Request Timeout", "", "request_timeout",
-            "all connections are in use, and this request was the slowest to arrive");
-    shut(c, oldest);
+    give_up(c, oldest, "all connections are in use, and this request was the slowest to arrive",
+            now_ns);
     return true;
 }
 
-static bool has_room(struct conns *c, uint64_t address)
+static bool has_room(struct conns *c, uint64_t address, uint64_t now_ns)
 {
     int32_t n_same = 0;
     if (c->limits.per_address > 0 && address != key_of(NULL, 0))
@@ -165,7 +207,7 @@ static bool has_room(struct conns *c, uint64_t address)
             n_same += i->counted && i->address == address;
     if (c->limits.per_address > 0 && n_same >= c->limits.per_address)
         return false;
-    return c->n_open < c->limits.total || make_room(c);
+    return c->n_open < c->limits.total || make_room(c, now_ns);
 }
 
 /* ---- the life of a connection ---- */
@@ -179,7 +221,7 @@ struct conn *conns_open(struct conns *c, int fd, const struct sockaddr *from, ui
         return NULL;
     }
     pthread_mutex_lock(&c->lock);
-    bool room = has_room(c, address);
+    bool room = has_room(c, address, now_ns);
     *conn = (struct conn){
         .next = c->list, .fd = fd, .counted = true, .address = address, .since_ns = now_ns};
     if (c->list)
@@ -188,9 +230,10 @@ struct conn *conns_open(struct conns *c, int fd, const struct sockaddr *from, ui
     c->n_open++;
     if (!room) {
         c->n_refused++;
-        say(c, fd, "503 Service Unavailable", "Retry-After: 5\r\n", "too_many_connections",
+        conn->end.code = "too_many_connections";
+        say(c, conn, "503 Service Unavailable", "Retry-After: 5\r\n",
             "too many connections are open; try again later");
-        shut(c, conn);
+        shut(c, conn, now_ns);
     }
     pthread_mutex_unlock(&c->lock);
     return conn;
@@ -203,6 +246,7 @@ void conns_close(struct conns *c, struct conn *conn)
     pthread_mutex_lock(&c->lock);
     if (conn->counted)
         c->n_open--;
+    end_lingering(c, conn);
     unlink_conn(c, conn);
     pthread_mutex_unlock(&c->lock);
     mem_free(conn);
@@ -213,8 +257,10 @@ void conns_head(struct conns *c, struct conn *conn, uint64_t now_ns)
     if (!conn)
         return;
     pthread_mutex_lock(&c->lock);
-    if (conn->state == CONN_STATE_IDLE)
+    if (conn->state == CONN_STATE_IDLE) {
         conn->since_ns = now_ns;
+        conn->grace_ns = 0;
+    }
     if (unfinished(conn))
         conn->state = CONN_STATE_HEAD;
     pthread_mutex_unlock(&c->lock);
@@ -245,6 +291,18 @@ bool conns_complete(struct conns *c, struct conn *conn)
     return in_time;
 }
 
+bool conns_ended(struct conns *c, struct conn *conn, struct conns_end *out)
+{
+    memset(out, 0, sizeof *out);
+    if (!conn)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    bool ended = conn->state == CONN_STATE_GOING;
+    *out = conn->end;
+    pthread_mutex_unlock(&c->lock);
+    return ended;
+}
+
 void conns_idle(struct conns *c, struct conn *conn, uint64_t now_ns)
 {
     if (!conn)
@@ -263,13 +321,20 @@ int64_t conns_tick(struct conns *c, uint64_t now_ns)
     uint64_t next = now_ns + c->limits.request_ns / 4; /* a request may begin right now */
     pthread_mutex_lock(&c->lock);
     for (struct conn *i = c->list; i; i = i->next) {
-        if (!unfinished(i))
+        if (!unfinished(i) && !i->lingers)
             continue;
-        uint64_t end = deadline_ns(c, i);
-        if (end <= now_ns) {
-            late(c, i);
+        if (i->lingers && i->since_ns + LINGER_NS <= now_ns) {
+            end_lingering(c, i);
+            (void)shutdown(i->fd, SHUT_RDWR);
             continue;
         }
+        if (!i->lingers && is_late(c, i, now_ns)) {
+            c->n_late++;
+            give_up(c, i, "the request took too long to arrive", now_ns);
+            if (!i->lingers)
+                continue;
+        }
+        uint64_t end = i->lingers ? i->since_ns + LINGER_NS : deadline_ns(c, i);
         any = true;
         next = end < next ? end : next;
     }
@@ -280,7 +345,8 @@ int64_t conns_tick(struct conns *c, uint64_t now_ns)
 struct conns_counts conns_counts(struct conns *c)
 {
     pthread_mutex_lock(&c->lock);
-    struct conns_counts n = {c->n_late, c->n_gave_way, c->n_refused};
+    struct conns_counts n = {c->n_late, c->n_gave_way, c->n_refused, {0}};
+    memcpy(n.told, c->n_told, sizeof n.told);
     pthread_mutex_unlock(&c->lock);
     return n;
 }

@@ -4,9 +4,10 @@
  *
  * The HTTP library closes a connection on which nothing moves; one on which a byte a second moves
  * it keeps. So each connection is known here with the moment at which its current request must be
- * complete; whoever is late gets 408 and is closed. When all places are taken, the connection that
- * has waited longest without a complete request gives way to the new one: a thousand half requests
- * cannot keep anybody out.
+ * complete; whoever is late gets 408 and is closed, two seconds later when more may be on its way.
+ * Bytes that wait to be read are no lateness of the client's, for as long as the same time again.
+ * When all places are taken, the connection that has waited longest without a complete request
+ * gives way to the new one: a thousand half requests cannot keep anybody out.
  *
  * Any thread; one lock, held for moments.
  */
@@ -38,8 +39,9 @@ struct conns {
     struct conns_limits limits;
     pthread_mutex_t lock; /* all below */
     struct conn *list;
-    int32_t n_open;
+    int32_t n_open, n_lingering;
     uint64_t n_late, n_gave_way, n_refused; /* totals */
+    uint64_t n_told[6];                     /* replies of ours, by first digit of the status */
 };
 
 void conns_init(struct conns *c, const struct conns_limits *limits);
@@ -56,6 +58,12 @@ void conns_head(struct conns *c, struct conn *conn, uint64_t now_ns); /* request
 void conns_body(struct conns *c, struct conn *conn, uint64_t n_bytes);
 /* All is here. false: it was too late, and its connection is gone already. */
 bool conns_complete(struct conns *c, struct conn *conn);
+/* Whether we have ended its connection, and how. */
+struct conns_end {
+    unsigned status;  /* that the client was told; 0: nothing was said */
+    const char *code; /* why, for the log */
+};
+bool conns_ended(struct conns *c, struct conn *conn, struct conns_end *out);
 void conns_idle(struct conns *c, struct conn *conn, uint64_t now_ns); /* answered */
 
 /* Closes who is late. Returns ms until somebody may be, or -1 when nobody can. */
@@ -67,6 +75,7 @@ uint64_t conns_address_key(const struct sockaddr *from);
 /* For /metrics. */
 struct conns_counts {
     uint64_t n_late, n_gave_way, n_refused;
+    uint64_t told[6];
 };
 struct conns_counts conns_counts(struct conns *c);
 

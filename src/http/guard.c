@@ -14,6 +14,8 @@
 #include "http/internal.h"
 #include "protocol/caller.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -74,6 +76,60 @@ t9_status guard_head(struct MHD_Connection *c, struct chat_error *err)
 }
 
 /* ---- pages in browsers ---- */
+
+/* Whether a browser would write the origin so: it lowers what is upper case and leaves out a path
+ * and the scheme's own port. Other schemes than the web's are those of programs and extensions. */
+static bool as_browsers_write(str origin)
+{
+    struct hostname h;
+    bool https;
+    size_t colon = str_find(origin, STR("://"), 0);
+    if (colon == (size_t)-1 || colon == 0 || colon + 3 == origin.n)
+        return false;
+    for (size_t i = 0; i < origin.n; i++) {
+        char c = origin.p[i];
+        if (c <= ' ' || c > '~' || (c >= 'A' && c <= 'Z') || strchr("/?#@\\\"*,", c))
+            if (!(c == '/' && i > colon && i < colon + 3))
+                return false;
+    }
+    if (!str_has_prefix(origin, STR("http")) || (colon != 4 && colon != 5) ||
+        (colon == 5 && origin.p[4] != 's'))
+        return true;
+    if (!origin_parse(origin, &https, &h))
+        return false;
+    char canon[HOSTNAME_BYTES_MAX + 32];
+    struct in6_addr address;
+    if (h.v6 && (inet_pton(AF_INET6, h.name, &address) != 1 ||
+                 !inet_ntop(AF_INET6, &address, h.name, sizeof h.name)))
+        return false;
+    int n = snprintf(canon, sizeof canon, "%s://%s%s%s", https ? "https" : "http", h.v6 ? "[" : "",
+                     h.name, h.v6 ? "]" : "");
+    if (h.has_port && h.port != (https ? 443 : 80))
+        (void)snprintf(canon + n, sizeof canon - (size_t)n, ":%u", h.port);
+    return str_eqz(origin, canon);
+}
+
+t9_status guard_check_params(const struct http_params *p, struct t9_err *err)
+{
+    for (size_t i = 0; i < p->n_cors_origins; i++) {
+        const char *origin = p->cors_origins[i];
+        if (strcmp(origin, "*") == 0)
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "--cors-origin *: every page on the web could use this server; name the "
+                           "origins that may");
+        if (strcmp(origin, "null") == 0)
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "--cors-origin null: any page can make itself one without an origin, so "
+                           "this would allow them all; serve yours from a place with a name");
+        if (!as_browsers_write(str_from(origin)))
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "--cors-origin %.100s: no browser sends that: an origin is "
+                           "SCHEME://HOST or SCHEME://HOST:PORT in lower case, without a path, a / "
+                           "at the end or the scheme's own port",
+                           origin);
+    }
+    return T9_STATUS_OK;
+}
 
 const char *guard_cors_origin(const struct http_server *s, struct MHD_Connection *c)
 {

@@ -166,10 +166,11 @@ static void http_part(struct http_server *s, struct buf *b)
     struct http_counters *n = &s->n;
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(s->mhd, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+    struct conns_counts c = conns_counts(&s->conns);
     head(b, "tempo9_http_requests_total", "counter", "HTTP requests answered, by status class.");
     for (unsigned i = 1; i < T9_COUNT(n->requests); i++)
         buf_printf(b, "tempo9_http_requests_total{status=\"%uxx\"} %" PRIu64 "\n", i,
-                   atomic_load(&n->requests[i]));
+                   atomic_load(&n->requests[i]) + c.told[i]);
     counter(b, "tempo9_http_hangups_total", "Clients that left before their answer was complete.",
             atomic_load(&n->hangups));
     counter(b, "tempo9_http_limited_total", "Requests refused with 429: too many of one client.",
@@ -178,7 +179,6 @@ static void http_part(struct http_server *s, struct buf *b)
             atomic_load(&n->bytes_in));
     counter(b, "tempo9_http_sent_bytes_total", "Bytes of reply bodies.",
             atomic_load(&n->bytes_out));
-    struct conns_counts c = conns_counts(&s->conns);
     counter(b, "tempo9_http_late_total",
             "Connections closed because a request did not arrive in time.", c.n_late);
     counter(b, "tempo9_http_gave_way_total",

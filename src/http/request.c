@@ -201,7 +201,11 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     x->conn = conn_of(c);
     conns_body(&s->conns, x->conn, 0);
     enum MHD_Result result = MHD_YES;
-    (void)refuse_head(x, &result);
+    struct conns_end end;
+    x->refused =
+        conns_ended(&s->conns, x->conn, &end); /* told already; what comes is thrown away */
+    if (!x->refused)
+        (void)refuse_head(x, &result);
     return result;
 }
 
@@ -247,13 +251,12 @@ static void watch_client(struct exchange *x)
         x->watch_id = watch_add(x->server->watch, info->connect_fd, x);
 }
 
-/* A key's requests are counted together, else an address's. */
+/* A key's requests are counted together, else an address's: whoever guesses keys has its address's
+ * allowance only. */
 static bool within_rate(struct exchange *x, struct chat_error *e)
 {
     uint64_t client =
         x->api_key ? caller_key(x->api_key) : conns_address_key(address_of(x->connection));
-    if (x->route && x->route->methods != ROUTE_POST && !x->refused)
-        return true;
     x->retry_after_s = rate_take(&x->server->rate, client, clock_now_ns());
     if (x->retry_after_s == 0)
         return true;
@@ -273,7 +276,9 @@ static enum MHD_Result end_request(struct exchange *x, const char *url)
         return MHD_NO;
     t9_status s = guard_check(x, !x->route || x->route->is_public, &e);
     bool preflight = strcmp(x->method, "OPTIONS") == 0;
-    if (!preflight && !within_rate(x, &rate))
+    /* A foreign page's requests must not use up what the people at this address have. */
+    bool counts = strcmp(x->method, "POST") == 0 && s != T9_STATUS_FORBIDDEN;
+    if (counts && !within_rate(x, &rate))
         return reply_error(x, &rate);
     if (s == T9_STATUS_FORBIDDEN || (s != T9_STATUS_OK && !preflight))
         return refuse_caller(x, &e);
@@ -352,11 +357,17 @@ void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
     atomic_store(&x->gone, true);
     if (atomic_load(&x->phase) == EXCHANGE_PHASE_STARTED)
         chat_run_cancel(x->run);
+    struct conns_end end;
+    bool ours = x->status == 0 && conns_ended(&s->conns, x->conn, &end);
     unsigned digit = x->status / 100;
-    if (digit < T9_COUNT(s->n.requests))
+    if (ours) {
+        x->status = end.status; /* counted when it was said */
+        (void)snprintf(x->error_code, sizeof x->error_code, "%s", end.code);
+    } else if (digit < T9_COUNT(s->n.requests)) {
         atomic_fetch_add(&s->n.requests[digit], 1);
+    }
     if (how != MHD_REQUEST_TERMINATED_COMPLETED_OK)
-        x->completed_well = false;
+        x->completed_well = ours;
     if (!x->completed_well)
         atomic_fetch_add(&s->n.hangups, 1);
     write_access_log(x);

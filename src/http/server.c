@@ -58,6 +58,7 @@ static t9_status check_params(const struct http_params *p, struct t9_err *err)
                        "the keep-alive, header and request times must be positive");
     if (p->requests_per_minute < 0 || p->connections_per_address < 0)
         return t9_fail(err, T9_STATUS_INVALID, "a limit of requests or connections is negative");
+    T9_TRY(guard_check_params(p, err));
     return auth_check_params(p, err);
 }
 

@@ -28,7 +28,7 @@ import urllib.request
 import t9server
 
 COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
-            "replay", "pull", "help")
+            "replay", "pull", "openapi", "help")
 
 
 def check(ok, what):
@@ -104,6 +104,8 @@ def test_failures(cli):
             ((m, "--host", "no.such.host.invalid", "--port", "0"), b""),
             ((m, "--host", "0.0.0.0", "--port", "0"), b""),
             ((m, "--cors-origin", "http://a,,http://b"), b""),
+            ((m, "--cors-origin", "http://a/"), b""), ((m, "--cors-origin", "*"), b""),
+            ((m, "--api-key-file", cli.file("keys", "# ours\n\na key\n")), b""),
             (("run", m, "--isa", "mmx"), b""), (("run", m, "--backend", "abacus"), b""),
             (("detokenize", m), b"[1, 99999]"), (("detokenize", m), b"[-1]"),
             (("detokenize", m), b"{}"), (("detokenize", m), b"[1"),
@@ -117,6 +119,24 @@ def test_failures(cli):
         check(out == b"" and len(lines) == 1 and (logged or len(err.splitlines()) == 1),
               "%r: %r %r" % (args, out, err))
     check(not os.path.exists(cli.tmp + "/o.part"), "a partial output stays")
+
+
+def test_key_file_names_the_line(cli):
+    for text, line in ("k1\n a\tb \n", 2), ("k1 # the first\n", 1), ("#\n\n\xe9\n", 3):
+        path = cli.file("keys", text)
+        os.chmod(path, 0o600)
+        _, err = cli.run(cli.tiny, "--api-key-file", path, code=1)
+        check("keys, line %d: " % line in err and "a key a line" in err, err)
+
+
+def test_openapi(cli):
+    """The description without a server; it is the one that a server gives."""
+    out, err = cli.run("openapi")
+    doc = json.loads(out)
+    check(err == "" and doc["openapi"].startswith("3.1") and "/v1/chat/completions" in doc["paths"],
+          doc.keys())
+    with t9server.Server(cli.a.program, cli.tiny) as s:
+        check(s.request("GET", "/openapi.json")[2].strip() == out.strip(), "the server's differs")
 
 
 def test_message_does_not_drive_the_terminal(cli):

@@ -34,6 +34,7 @@ RECORDER(eval, EVAL)
 RECORDER(bench, BENCH)
 RECORDER(replay, REPLAY)
 RECORDER(pull, PULL)
+RECORDER(openapi, OPENAPI)
 RECORDER(help, HELP)
 
 static int source_rc;

@@ -103,6 +103,65 @@ static void test_deadlines(void **state)
     conns_deinit(&c);
 }
 
+/* Bytes that we have not read yet are not held against the client; not for ever. */
+static void test_unread(void **state)
+{
+    struct conns c;
+    struct peer a;
+    uint64_t now = 100 * SECOND;
+    char byte;
+    (void)state;
+    conns_init(&c, &LIMITS);
+    open_peer(&c, &a, "127.0.0.1", now);
+    assert_int_equal(write(a.theirs, "G", 1), 1);
+    (void)conns_tick(&c, now + 11 * SECOND);
+    assert_int_equal(told(&a), 0);
+    assert_int_equal(read(a.ours, &byte, 1), 1);
+    conns_head(&c, a.conn, now + 12 * SECOND);
+    assert_true(conns_complete(&c, a.conn));
+    conns_idle(&c, a.conn, now + 12 * SECOND);
+    conns_head(&c, a.conn, now + 13 * SECOND); /* the next request has a time of its own */
+    assert_int_equal(write(a.theirs, "G", 1), 1);
+    (void)conns_tick(&c, now + 24 * SECOND);
+    assert_int_equal(told(&a), 0);
+    for (uint64_t s = 24; s < 45; s++)
+        (void)conns_tick(&c, now + s * SECOND);
+    assert_int_equal(told(&a), 408);
+    close_peer(&c, &a);
+    conns_deinit(&c);
+}
+
+/* Who was told something can still send for a moment: a reset would take the words away. */
+static void test_lingers(void **state)
+{
+    struct conns c;
+    struct peer a, b;
+    struct conns_end end;
+    uint64_t now = 100 * SECOND;
+    (void)state;
+    conns_init(&c, &LIMITS);
+    open_peer(&c, &a, "127.0.0.1", now);
+    open_peer(&c, &b, "127.0.0.1", now);
+    conns_head(&c, a.conn, now);
+    assert_false(conns_ended(&c, a.conn, &end));
+    assert_in_range(conns_tick(&c, now + 11 * SECOND), 1, 2001);
+    assert_true(conns_ended(&c, a.conn, &end));
+    assert_true(end.status == 408 && strcmp(end.code, "request_timeout") == 0);
+    assert_true(conns_ended(&c, b.conn, &end) && end.status == 0);
+    assert_int_equal(c.n_open, 0);
+    assert_int_equal(conns_counts(&c).told[4], 1);
+    assert_int_equal(told(&a), 408);
+    assert_int_equal(send(a.theirs, "x", 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(send(b.theirs, "x", 1, MSG_NOSIGNAL), -1); /* nothing was said: it is gone */
+    (void)conns_tick(&c, now + 14 * SECOND);
+    assert_int_equal(send(a.theirs, "x", 1, MSG_NOSIGNAL), -1);
+    assert_int_equal(conns_tick(&c, now + 14 * SECOND), -1);
+    assert_int_equal(c.n_lingering, 0);
+    close_peer(&c, &a);
+    close_peer(&c, &b);
+    conns_deinit(&c);
+}
+
 static void test_places(void **state)
 {
     struct conns c;
@@ -196,6 +255,10 @@ static void test_slow_requests(void **state)
     }
     assert_in_range((clock_now_ns() - begin) / 1000000, 100, 8000);
     http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "tempo9_http_late_total 5");
+    /* They were answered, and did not leave. */
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
+                    "tempo9_http_requests_total{status=\"4xx\"} 3");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "tempo9_http_hangups_total 0");
     http_rig_stop(&r);
 }
 
@@ -268,6 +331,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_deadlines),     cmocka_unit_test(test_places),
+        cmocka_unit_test(test_unread),        cmocka_unit_test(test_lingers),
         cmocka_unit_test(test_address_key),   cmocka_unit_test(test_slow_requests),
         cmocka_unit_test(test_no_place_left), cmocka_unit_test(test_all_busy),
     };

@@ -115,6 +115,45 @@ static void test_bad_keys(void **state)
     }
 }
 
+static void test_origins(void **state)
+{
+    static const char *const good[] = {"https://app.example", "http://localhost:3000",
+                                       "http://[::1]:8080",   "https://a-b.example:8443",
+                                       "app://obsidian.md",   "chrome-extension://abcdef"};
+    static const char *const bad[] = {"*",
+                                      "null",
+                                      "",
+                                      "app.example",
+                                      "https://",
+                                      "https://app.example/",
+                                      "https://app.example/x",
+                                      "https://App.example",
+                                      "HTTPS://app.example",
+                                      "https://app.example:443",
+                                      "http://app.example:80",
+                                      "http://app.example:080",
+                                      "http://[0:0::1]",
+                                      "http://u@app.example",
+                                      "https://*.example",
+                                      " https://app.example"};
+    struct http_params p;
+    struct t9_err err = {0};
+    (void)state;
+    http_params_init(&p);
+    p.port = 0;
+    p.n_cors_origins = 1;
+    for (size_t i = 0; i < T9_COUNT(good); i++) {
+        p.cors_origins = &good[i];
+        if (http_params_check(&p, &err) != T9_STATUS_OK)
+            fail_msg("%s: %s", good[i], err.msg);
+    }
+    for (size_t i = 0; i < T9_COUNT(bad); i++) {
+        p.cors_origins = &bad[i];
+        if (http_params_check(&p, &err) != T9_STATUS_INVALID || !strstr(err.msg, "--cors-origin"))
+            fail_msg("%s: %s", bad[i], err.msg);
+    }
+}
+
 static void test_rate(void **state)
 {
     static const char body[] = "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}";
@@ -127,6 +166,15 @@ static void test_rate(void **state)
     http_params_init(&p);
     p.requests_per_minute = 3;
     http_rig_start(&r, &script, &p);
+    /* What a foreign page asks and what costs nothing takes nothing of it. */
+    for (int i = 0; i < 5; i++) {
+        http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nOrigin: http://evil.example\r\n", 403,
+                        "foreign_origin");
+        http_rig_expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
+        client_exchange(r.port, CHAT "Origin: http://evil.example\r\n", STR(body), &in);
+        assert_int_equal(client_status(&in), 403);
+        buf_deinit(&in);
+    }
     for (int i = 0; i < 5; i++) {
         client_exchange(r.port, CHAT, STR(body), &in);
         assert_int_equal(client_status(&in), i < 3 ? 200 : 429);
@@ -136,6 +184,34 @@ static void test_rate(void **state)
         buf_deinit(&in);
     }
     http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\n", 200, NULL); /* what costs nothing */
+    http_rig_stop(&r);
+}
+
+/* Whoever has no key asks at its address's expense, never at a key's. */
+static void test_rate_keys(void **state)
+{
+    static const char *const keys[] = {"k1"};
+    struct engine_script script;
+    struct http_params p;
+    struct http_rig r;
+    struct buf in;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.requests_per_minute = 2;
+    p.api_keys = keys;
+    p.n_api_keys = 1;
+    http_rig_start(&r, &script, &p);
+    for (int i = 0; i < 6; i++)
+        http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\n", 401, "invalid_api_key");
+    for (int i = 0; i < 4; i++) {
+        client_exchange(r.port, CHAT, STR("{}"), &in);
+        assert_int_equal(client_status(&in), i < 2 ? 401 : 429);
+        buf_deinit(&in);
+    }
+    client_exchange(r.port, CHAT "x-api-key: k1\r\n", STR("{}"), &in);
+    assert_int_equal(client_status(&in), 400);
+    buf_deinit(&in);
     http_rig_stop(&r);
 }
 
@@ -163,8 +239,10 @@ static void test_insecure(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_heads), cmocka_unit_test(test_keys),
-                                       cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_rate),
-                                       cmocka_unit_test(test_insecure)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads),    cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_origins),
+        cmocka_unit_test(test_rate),     cmocka_unit_test(test_rate_keys),
+        cmocka_unit_test(test_insecure)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
