@@ -214,36 +214,39 @@ static void zsh(struct buf *b)
     buf_puts(b, "    esac\n}\n\n_tempo9 \"$@\"\n");
 }
 
+static void fish_option(const struct opt *opt, cli_command c, struct buf *b)
+{
+    buf_printf(b, "complete -c tempo9 -n 'test (__tempo9_command) = %s' -l %s", COMMANDS[c].name,
+               opt->name);
+    if (opt->letter)
+        buf_printf(b, " -s %c", opt->letter);
+    if (opt->arg)
+        buf_puts(b, takes_file(opt) ? " -rF" : " -x");
+    buf_puts(b, " -d '");
+    quoted(b, opt->help, false);
+    buf_puts(b, "'\n");
+}
+
 static void fish(struct buf *b)
 {
-    buf_puts(b, "# fish completion for tempo9\nset -l commands ");
+    buf_puts(b, "# fish completion for tempo9\n"
+                "# The command that is being typed: the first word, if it is one.\n"
+                "function __tempo9_command\n"
+                "    set -l words (commandline -opc)\n"
+                "    if contains -- \"$words[2]\" ");
     command_words(b);
-    buf_putc(b, '\n');
+    buf_puts(b, "\n        echo $words[2]\n    else\n        echo serve\n    end\nend\n"
+                "complete -c tempo9 -n 'test (__tempo9_command) = help' -f -a '");
+    command_words(b);
+    buf_puts(b, "'\n");
     for (int c = 0; c < CLI_COMMAND_COUNT; c++) {
-        buf_printf(b,
-                   "complete -c tempo9 -n \"not __fish_seen_subcommand_from $commands\" -a %s -d '",
+        buf_printf(b, "complete -c tempo9 -n 'test (count (commandline -opc)) -eq 1' -a %s -d '",
                    COMMANDS[c].name);
         quoted(b, COMMANDS[c].help, false);
         buf_puts(b, "'\n");
-        for (size_t i = 0; i < N_OPTIONS; i++) {
-            const struct opt *opt = &OPTIONS[i];
-            if (!opt_is_of(opt, (cli_command)c))
-                continue;
-            if (c == CLI_COMMAND_SERVE) /* also without a command */
-                buf_puts(b, "complete -c tempo9 -n \"__fish_seen_subcommand_from serve; or not "
-                            "__fish_seen_subcommand_from $commands\"");
-            else
-                buf_printf(b, "complete -c tempo9 -n \"__fish_seen_subcommand_from %s\"",
-                           COMMANDS[c].name);
-            buf_printf(b, " -l %s", opt->name);
-            if (opt->letter)
-                buf_printf(b, " -s %c", opt->letter);
-            if (opt->arg)
-                buf_puts(b, takes_file(opt) ? " -rF" : " -x");
-            buf_puts(b, " -d '");
-            quoted(b, opt->help, false);
-            buf_puts(b, "'\n");
-        }
+        for (size_t i = 0; i < N_OPTIONS; i++)
+            if (opt_is_of(&OPTIONS[i], (cli_command)c))
+                fish_option(&OPTIONS[i], (cli_command)c, b);
     }
 }
 
