@@ -44,17 +44,22 @@ class Bad:
     """One connection of a hostile client."""
 
     def __init__(self, port, timeout_s=TIMEOUT_S):
+        self.begin = self.sent = time.monotonic()
         self.sock = socket.create_connection(("127.0.0.1", port), timeout=timeout_s)
         self.got = b""
         self.timed_out = False
+        self.error = None
 
     def send(self, data):
         """False when the server has closed, which it may."""
         try:
             self.sock.sendall(data)
             return True
-        except OSError:
+        except OSError as e:
+            self.error = e
             return False
+        finally:
+            self.sent = time.monotonic()
 
     def read(self, limit=1 << 20):
         """All that comes until the server closes."""
@@ -66,9 +71,18 @@ class Bad:
                 self.got += part
         except socket.timeout:
             self.timed_out = True
-        except OSError:
-            pass
+        except OSError as e:
+            self.error = e
         return self.got
+
+    def was_slow(self):
+        """Whether this side itself took longer than a request may, on a machine that is busy."""
+        return self.sent - self.begin > REQUEST_TIMEOUT_S
+
+    def how(self):
+        return "%s, %.1f s to send it, %.1f s since" % (
+            type(self.error).__name__ if self.error else "the end", self.sent - self.begin,
+            time.monotonic() - self.sent)
 
     def reset(self):
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -95,7 +109,8 @@ def chat(body, *lines):
 def random_bytes(rng, c, note):
     c.send(rng.randbytes(rng.randrange(1, 4096)) + (b"\r\n\r\n" if rng.random() < 0.5 else b""))
     c.sock.shutdown(socket.SHUT_WR)
-    note.reply(c.read(), maybe=True)
+    c.read()
+    note.reply(c, maybe=True)
 
 
 def cut_body(rng, c, note):
@@ -128,7 +143,7 @@ def slow(rng, c, note):
     # A head of no line at all may be taken for an idle connection; the library ends that.
     if not note.stop() and took > REQUEST_TIMEOUT_S * 4 + 5:
         note.problem("a byte a second was let go on for %.0f s" % took)
-    note.reply(c.got, maybe=True)
+    note.reply(c, maybe=True)
 
 
 def big_body(rng, c, note):
@@ -141,14 +156,16 @@ def big_body(rng, c, note):
             sent += len(block)
             if note.stop():
                 return
-        note.reply(c.read(), maybe=True)
+        c.read()
+        note.reply(c, maybe=True)
         return
     c.send(head(CHAT, "Transfer-Encoding: chunked"))
     for _ in range(n // len(block)):
         if note.stop() or not c.send(b"10000\r\n" + block + b"\r\n"):
             break
     c.send(b"0\r\n\r\n")
-    note.reply(c.read(), maybe=True)
+    c.read()
+    note.reply(c, maybe=True)
 
 
 def pipeline(rng, c, note):
@@ -162,18 +179,21 @@ def pipeline(rng, c, note):
 
 def many_headers(rng, c, note):
     c.send(head(CHAT, *["X-%d: %d" % (i, i) for i in range(10000)], length=2) + b"{}")
-    note.reply(c.read(), maybe=True)
+    c.read()
+    note.reply(c, maybe=True)
 
 
 def huge_line(rng, c, note):
     c.send(head("/" + "a" * rng.choice((5000, 200000)), method="GET"))
-    note.reply(c.read(), maybe=True)
+    c.read()
+    note.reply(c, maybe=True)
 
 
 def invalid_utf8(rng, c, note):
     text = rng.choice((b"\xff\xfe", b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\x80"))
     c.send(chat(b'{"messages":[{"role":"user","content":"' + text + b'"}]}'))
-    note.reply(c.read())
+    c.read()
+    note.reply(c)
 
 
 def deep_json(rng, c, note):
@@ -181,7 +201,8 @@ def deep_json(rng, c, note):
     text = rng.choice((b"[" * n, b'{"a":' * n, b"[" * n + b"]" * n,
                        b'{"messages":' + b"[" * n + b"]" * n + b"}"))
     c.send(chat(text))
-    note.reply(c.read())
+    c.read()
+    note.reply(c)
 
 
 FIELDS = ("messages", "model", "stream", "temperature", "max_tokens", "stop", "seed", "top_p", "top_k",
@@ -201,7 +222,8 @@ def wrong_types(rng, c, note):
                        "/apply-template"))
     raw = json.dumps(body).encode()
     c.send(head(path, "Content-Type: application/json", length=len(raw)) + raw)
-    note.reply(c.read(), may_be_fine=True)
+    c.read()
+    note.reply(c, may_be_fine=True)
 
 
 def strange_heads(rng, c, note):
@@ -222,7 +244,8 @@ def strange_heads(rng, c, note):
         b"GET /health HTTP/1.1\r\nHost : localhost\r\nConnection: close\r\n\r\n",
         b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03")))
     c.sock.settimeout(REQUEST_TIMEOUT_S * 4)
-    note.reply(c.read(), maybe=True, may_be_fine=True)
+    c.read()
+    note.reply(c, maybe=True, may_be_fine=True)
 
 
 def closed_socket(rng, c, note):
@@ -268,11 +291,14 @@ class Note:
         with self.lock:
             self.counts[what] += 1
 
-    def reply(self, got, maybe=False, may_be_fine=False):
-        """Judges the first reply in `got`; `maybe`: the server may close without one."""
+    def reply(self, c, maybe=False, may_be_fine=False):
+        """Judges the first reply to `c`; `maybe`: the server may close without one."""
+        got = c.got
         if not got.startswith(b"HTTP/1."):
-            if got or not maybe:
-                self.problem("no reply but %r" % got[:200])
+            if not got and not maybe and c.was_slow():
+                self.count("too slow itself")
+            elif got or not maybe:
+                self.problem("no reply but %r (%s)" % (got[:200], c.how()))
             self.count("closed")
             return
         line, _, rest = got.partition(b"\r\n")

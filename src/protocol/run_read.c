@@ -311,6 +311,8 @@ static bool tokens_are_left(const struct run_choice *c)
     return run_wants_details(c->run) && c->flushed && !c->stop_hit && c->n_told < c->at;
 }
 
+static const char no_text[] = "no memory for the text of the answer";
+
 static struct chat_event choice_next(struct run_choice *c)
 {
     struct chat_event none = {0};
@@ -324,8 +326,11 @@ static struct chat_event choice_next(struct run_choice *c)
     buf_clear(&c->text);
     for (;;) {
         bool ended = c->last.kind != EVENT_NONE;
-        if (run->request.echo && !c->echoed && (c->end > 0 || ended) && c->last.kind != EVENT_ERROR)
-            return echo_event(c);
+        if (run->request.echo && !c->echoed && (c->end > 0 || ended) &&
+            c->last.kind != EVENT_ERROR) {
+            struct chat_event ev = echo_event(c);
+            return c->text.failed ? error_event(c, T9_STATUS_NOMEM, no_text) : ev;
+        }
         if (run->request.no_reply)
             c->at = c->end;
         take_tokens(c);
@@ -336,7 +341,7 @@ static struct chat_event choice_next(struct run_choice *c)
             flush_text(c);
         }
         if (c->text.failed)
-            return error_event(c, T9_STATUS_NOMEM, "no memory for the text of the answer");
+            return error_event(c, T9_STATUS_NOMEM, no_text);
         if (c->text.n || (!run->request.no_reply && tokens_are_left(c)))
             return text_event(c);
         if (c->flushed)
@@ -354,7 +359,7 @@ static void keep_whole(struct chat_run *run, struct chat_event *ev)
         return;
     buf_puts_str(&c->whole, ev->text);
     if (c->whole.failed)
-        *ev = error_event(c, T9_STATUS_NOMEM, "no memory for the text of the answer");
+        *ev = error_event(c, T9_STATUS_NOMEM, no_text);
 }
 
 static struct chat_event end_event(struct chat_run *run)
