@@ -458,7 +458,8 @@ struct t9_request_params {
     void *wake_ctx;
 
     /* No token is picked: it ends with LENGTH once the prompt is computed, which may then fill the
-     * whole limit. For prompt_logprobs, and to have a prompt in the cache. */
+     * whole limit. For prompt_logprobs, and to have a prompt in the cache. max_tokens 0 or 1, and
+     * no min_tokens. */
     bool prompt_only;
     /* Lengths of `stops`, for those with a NUL inside. NULL: each ends with NUL. */
     const size_t *stop_bytes;

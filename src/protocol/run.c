@@ -118,15 +118,17 @@ static t9_status check_choices(const struct chat_run *run, size_t n_prompts, str
     int32_t cap = prep_params_of(run->prep)->queue_cap;
     size_t n = n_prompts * (size_t)q->n;
     const char *param = q->n > 1 ? "n" : "prompt";
+    const char *plural = n_prompts > 1 ? "s" : "", *one = n_prompts > 1 ? "" : "s";
     if (n > CHAT_CHOICES_MAX)
         return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
-                         "%zu prompts with n = %d are %zu answers, and one request may ask for %d",
-                         n_prompts, q->n, n, CHAT_CHOICES_MAX);
+                         "%zu prompt%s with n = %d ask%s for %zu answers, and one request may ask "
+                         "for %d",
+                         n_prompts, plural, q->n, one, n, CHAT_CHOICES_MAX);
     if (cap > 0 && n > (size_t)cap)
         return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
-                         "%zu prompts with n = %d are %zu answers, and this server's queue "
+                         "%zu prompt%s with n = %d ask%s for %zu answers, and this server's queue "
                          "(--queue) has room for %d",
-                         n_prompts, q->n, n, cap);
+                         n_prompts, plural, q->n, one, n, cap);
     return T9_STATUS_OK;
 }
 

@@ -152,6 +152,10 @@ static t9_status check_params(const struct vocab *v, const struct t9_request_par
             return t9_fail(err, T9_STATUS_INVALID, "stops[%zu] must have 1 to %d bytes", i,
                            T9_STOP_BYTES_MAX);
     }
+    if (p->prompt_only && (p->max_tokens > 1 || p->min_tokens > 0))
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "prompt_only makes no token, and max_tokens is %d, min_tokens %d",
+                       p->max_tokens, p->min_tokens);
     if (p->text_starts && !p->text)
         return t9_fail(err, T9_STATUS_INVALID, "text_starts needs `text`");
     return check_lists(v, p, err);

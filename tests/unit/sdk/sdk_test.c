@@ -665,7 +665,10 @@ static void test_logprobs(void **state)
 
     /* The prompt alone: the same of it, and no token. */
     struct t9_logprob alone[4];
+    t9_request *none = NULL;
     p.prompt_only = true;
+    assert_int_equal(t9_engine_submit(e, &p, &none, NULL), T9_STATUS_INVALID); /* max_tokens 24 */
+    p.max_tokens = 0;
     t9_request *q = submit(e, &p);
     struct t9_event ev = {.struct_size = sizeof ev};
     while (ev.kind != T9_EVENT_DONE && ev.kind != T9_EVENT_ERROR) {
