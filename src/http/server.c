@@ -112,8 +112,9 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
                                            {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     s->mhd = MHD_start_daemon(
-        flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_LISTEN_SOCKET, s->listen_fd,
-        MHD_OPTION_EXTERNAL_LOGGER, on_library_log, NULL, MHD_OPTION_NOTIFY_COMPLETED,
+        /* The logger first: what the others have to say goes there. */
+        flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
+        NULL, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED,
         request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, request_on_line, s, MHD_OPTION_UNESCAPE_CALLBACK,
         request_unescape, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
