@@ -8,6 +8,7 @@ Tiny models are made on the spot; --model adds the runs on a real one. Standard 
 """
 
 import argparse
+import http.client
 import json
 import os
 import shutil
@@ -134,12 +135,20 @@ def test_memory(run):
 
 
 def test_idle(run):
+    """A server without work takes no CPU time, whoever stays connected."""
     with run.server(run.tiny) as s:
         check(chat(s, ask("hello", 4)).status == 200, "answer")
+        kept = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+        kept.request("GET", "/health")
+        check(kept.getresponse().read() != b"", "health")
+        silent, half = (socket.create_connection(("127.0.0.1", s.port)) for _ in range(2))
+        half.sendall(b"GET /health HTTP/1.1\r\nHost: ")
         time.sleep(0.3)
         before = s.cpu_ticks()
         time.sleep(3)
         used = s.cpu_ticks() - before
+        for connection in (kept, silent, half):
+            connection.close()
         print("  %d ticks of 1/%d s in 3 s" % (used, TICKS_PER_S))
         check(used <= 2, "an idle server used %d ticks" % used)
 
