@@ -50,7 +50,8 @@ class ModelInfo(Sized):
                 ("n_layers", c.c_int32), ("n_embd", c.c_int32), ("context_length", c.c_int32),
                 ("n_params", c.c_uint64), ("weight_bytes", c.c_uint64), ("file_bytes", c.c_uint64),
                 ("load_ns", c.c_uint64), ("bos", c.c_int32), ("eos", c.c_int32), ("add_bos", c.c_bool),
-                ("chat_template", TemplateInfo)]
+                ("chat_template", TemplateInfo), ("fim_prefix", c.c_int32), ("fim_suffix", c.c_int32),
+                ("fim_middle", c.c_int32), ("token_bytes_max", c.c_int32)]
 
 
 class ChatParams(c.Structure):
@@ -58,7 +59,7 @@ class ChatParams(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("messages", c.c_char_p), ("messages_bytes", c.c_size_t),
                 ("tools", c.c_char_p), ("tools_bytes", c.c_size_t), ("kwargs", c.c_char_p),
                 ("kwargs_bytes", c.c_size_t), ("max_tokens", c.c_int32), ("no_generation_prompt", c.c_bool),
-                ("now_unix_s", c.c_int64)]
+                ("now_unix_s", c.c_int64), ("max_length", c.c_int32)]
 
 
 class EngineParams(c.Structure):
@@ -113,7 +114,8 @@ class RequestParams(c.Structure):
                 ("n_stop_ids", c.c_size_t), ("min_tokens", c.c_int32), ("ignore_eos", c.c_bool), ("text", c.c_bool),
                 ("priority", c.c_int32), ("client_key", c.c_uint64), ("queue_timeout_ms", c.c_int64),
                 ("received_ns", c.c_uint64), ("n_pin_tokens", c.c_int32), ("pin_ms", c.c_int64), ("wake", c.c_void_p),
-                ("wake_ctx", c.c_void_p)]
+                ("wake_ctx", c.c_void_p), ("prompt_only", c.c_bool), ("stop_bytes", c.POINTER(c.c_size_t)),
+                ("text_starts", c.c_bool)]
 
 
 class Event(Sized):
@@ -121,7 +123,8 @@ class Event(Sized):
     _fields_ = [("struct_size", c.c_size_t), ("kind", c.c_int), ("n_prompt", c.c_int32), ("n_cached", c.c_int32),
                 ("n_prefilled", c.c_int32), ("tokens", c.POINTER(c.c_int32)), ("n_tokens", c.c_int32),
                 ("text", c.POINTER(c.c_char)), ("text_bytes", c.c_size_t), ("logprobs", c.POINTER(Logprob)),
-                ("n_logprobs", c.c_int32), ("finish", c.c_int), ("stop_token", c.c_int32), ("error", Err)]
+                ("n_logprobs", c.c_int32), ("finish", c.c_int), ("stop_token", c.c_int32), ("error", Err),
+                ("text_starts", c.POINTER(c.c_uint32)), ("stopped", c.c_bool)]
 
 
 EVENT_NONE, EVENT_ADMITTED, EVENT_PROGRESS, EVENT_TOKENS, EVENT_DONE, EVENT_ERROR = range(6)
