@@ -7,17 +7,11 @@
 #ifndef T9_CLI_CLI_H
 #define T9_CLI_CLI_H
 
-#include "backend/be.h"
+#include "backend/kv_geom.h"
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "engine/engine.h"
-#include "gguf/gguf.h"
 #include "hub/hub.h"
-#include "model/model.h"
-#include "sample/sample.h"
-#include "template/template.h"
-#include "tokenizer/tokenizer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -54,6 +48,13 @@ struct cli_texts {
 
 /* Read by `serve` when there is no --config. */
 #define CLI_CONFIG_PATH "/etc/tempo9/tempo9.conf"
+
+/* What an option said of sampling; NAN, and -1 for top_k: nothing. */
+struct cli_sampling {
+    float temperature, top_p, min_p, repetition_penalty;
+    int32_t top_k;
+    uint64_t seed;
+};
 
 struct cli_options {
     cli_command command;
@@ -98,7 +99,7 @@ struct cli_options {
     bool deterministic;
 
     /* generation */
-    struct sample_params sampling;
+    struct cli_sampling sampling;
     bool seed_set;
     int32_t max_tokens;
     const char *prompt, *system;
@@ -137,29 +138,9 @@ void cli_write_end(void);
 /* Flushes standard output; EXIT_FAILED with a message when that failed (disk full, closed pipe). */
 int cli_finish_stdout(void);
 
-/* What a command that computes needs; open in order, close everything. */
-struct runtime {
-    struct gguf *gguf;
-    struct be *be;
-    struct model *model;
-    struct tokenizer *tokenizer;
-    struct jinja_template *chat_template; /* NULL when the file has none */
-    struct engine *engine;
-    struct plan_file *plan_file; /* NULL: no plan log */
-    uint64_t load_ns;
-};
-t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
-                                 struct t9_err *err);
-/* The file's own chat template, if it has one. Tokenizer first. */
-t9_status runtime_open_template(struct runtime *rt, struct t9_err *err);
-/* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
-t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, int32_t max_rows,
-                             struct t9_err *err);
-t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
-void runtime_close(struct runtime *rt);
-
-/* The same through the SDK, for commands that answer: model and engine, with a progress line on a
- * terminal. Only tempo9.h is needed for what comes after. */
+/* What a command that answers needs, through the library: model and engine, with a progress line on
+ * a terminal. Only tempo9.h is needed for what comes after. Commands that look below it have
+ * cli/runtime.h. */
 struct session {
     struct t9_model *model;
     struct t9_engine *engine;
@@ -168,7 +149,7 @@ struct session {
 t9_status session_open(struct session *s, const struct cli_options *o, struct t9_err *err);
 void session_close(struct session *s);
 /* KV type to use: --kv-type, else f32 for ref and f16 for the others. */
-kv_type runtime_kv_type(const struct cli_options *o);
+kv_type session_kv_type(const struct cli_options *o);
 
 /* Set by SIGINT, SIGTERM and, after cli_hangup_watch, SIGHUP; counts. */
 int cli_interrupts(void);
@@ -185,7 +166,7 @@ void cli_hangup_watch(void);
 
 /* Machine and build, for --version --json and every benchmark (decision D16). Writes the members
  * "version", "build", "machine" of a JSON object without braces. */
-struct buf;
+struct runtime;
 void identity_write(struct buf *out, const struct runtime *rt);
 
 /* The keys that clients may send: --api-key and the lines of --api-key-file, else TEMPO9_API_KEY.
@@ -217,9 +198,12 @@ uint64_t config_watchdog_us(void);
 
 /* Sampling: marks everything as not said; takes what `p` does not say from `from`; and what the
  * server uses where a request says nothing: options, else the file's recommendation, else plain. */
-void sampling_init(struct sample_params *p);
-void sampling_fill(struct sample_params *p, const struct sample_params *from);
-void sampling_resolve(const struct cli_options *o, const struct gguf *g, struct sample_params *out);
+void sampling_init(struct cli_sampling *p);
+void sampling_fill(struct cli_sampling *p, const struct cli_sampling *from);
+struct t9_model;
+struct t9_request_params;
+void sampling_resolve(const struct cli_options *o, const struct t9_model *m,
+                      struct t9_request_params *out);
 
 int cmd_serve(const struct cli_options *o);
 int cmd_run(const struct cli_options *o);

@@ -6,7 +6,7 @@
  * must give the tokens that were asked for, and by P1 the same ones in every run of the cell;
  * otherwise the program fails. Times come from the engine's own clocks, not from a polling reader.
  */
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -337,7 +337,7 @@ static void report_write(const struct runtime *rt, const struct report *rep)
     buf_printf(&w,
                "{\"kv_type\":\"%s\",\"step_tokens\":%d,\"max_batch\":%d,\"sampling\":\"greedy\","
                "\"prefix_cache\":false,",
-               kv_type_name(runtime_kv_type(o)), o->step_tokens, o->max_batch);
+               kv_type_name(session_kv_type(o)), o->step_tokens, o->max_batch);
     list_write(&w, "prompt", &o->bench_prompt);
     list_write(&w, "depth", &o->bench_depth);
     list_write(&w, "batch", &o->bench_batch);
@@ -374,7 +374,7 @@ int cmd_bench(const struct cli_options *o)
     if (s == T9_STATUS_OK && !o->json)
         printf("%s: %s, backend %s (%s, %s), %d threads, kv %s\n", gguf_file_name(rt.gguf),
                model_info(rt.model)->arch, be_name(rt.be), be_isa(rt.be), be_numerics(rt.be),
-               be_threads(rt.be), kv_type_name(runtime_kv_type(o)));
+               be_threads(rt.be), kv_type_name(session_kv_type(o)));
     if (s == T9_STATUS_OK)
         s = bench_all(&rt, &rep, &err);
     if (s == T9_STATUS_OK && o->json)

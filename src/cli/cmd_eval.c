@@ -1,7 +1,7 @@
 /*
  * cli/cmd_eval.c - `eval`: logits of every position of a token list, by the kernels that serve.
  */
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 #include "base/file.h"
 #include "base/json.h"
@@ -90,7 +90,7 @@ static t9_status logits_write(const struct cli_options *o, struct runtime *rt, c
     if (!w.f)
         return t9_fail(err, T9_STATUS_IO, "%s: %s", part,
                        errno == ENOENT ? "its folder does not exist" : "cannot be written here");
-    struct eval_params p = {rt->model, rt->be, runtime_kv_type(o), o->chunk};
+    struct eval_params p = {rt->model, rt->be, session_kv_type(o), o->chunk};
     t9_status s = eval_logits(&p, ids, n, row_write, &w, err);
     if (s == T9_STATUS_OK && cli_interrupts() > 0)
         s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
@@ -116,7 +116,7 @@ int cmd_eval(const struct cli_options *o)
     if (s == T9_STATUS_OK)
         fprintf(stderr, "%s: %d positions x %d logits, backend %s (%s, %s), %d threads, kv %s\n",
                 o->logits, n, model_info(rt.model)->n_vocab, be_name(rt.be), be_isa(rt.be),
-                be_numerics(rt.be), be_threads(rt.be), kv_type_name(runtime_kv_type(o)));
+                be_numerics(rt.be), be_threads(rt.be), kv_type_name(session_kv_type(o)));
     mem_free(ids);
     runtime_close(&rt);
     return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);

@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include "base/json.h"
+#include "gguf/gguf.h"
 
 #include <inttypes.h>
 #include <stdio.h>

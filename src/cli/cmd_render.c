@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "template/template.h"
 
 #include <stdio.h>
 

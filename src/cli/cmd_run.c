@@ -108,7 +108,7 @@ static t9_status lay_out(struct chat *c, t9_ids *ids, struct t9_err *err)
 static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struct t9_err *err)
 {
     struct t9_request_params p;
-    const struct sample_params *sampling = &c->o->sampling;
+    const struct cli_sampling *sampling = &c->o->sampling;
     if (t9_engine_max_tokens(c->session.engine, (int32_t)ids->n) < 1)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
                        "the conversation has %zu tokens and the limit is %d: start a new one with "

@@ -7,9 +7,9 @@
 #include "cli/cli.h"
 
 #include "cli/notify.h"
-#include "engine/engine.h"
 #include "http/server.h"
 #include "t9_build.h"
+#include "tempo9.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,10 +18,10 @@
 enum { NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
 
 /* --name, else the file's name without its ending: general.name is often a training run's label. */
-static void model_name(const struct cli_options *o, const struct runtime *rt,
+static void model_name(const struct cli_options *o, const struct t9_model_info *info,
                        char out[NAME_MAX_BYTES])
 {
-    str name = str_from(o->name ? o->name : gguf_file_name(rt->gguf));
+    str name = str_from(o->name ? o->name : info->file_name);
     if (!o->name && str_has_suffix(name, STR(".gguf")))
         name.n -= 5;
     if (name.n >= NAME_MAX_BYTES)
@@ -41,22 +41,21 @@ static void address_text(const struct cli_options *o, uint16_t port, char out[AD
                  o->host, v6 ? "]" : "", port);
 }
 
-static void announce(const struct cli_options *o, const struct runtime *rt, const char *name,
-                     uint16_t port)
+static void announce(const struct cli_options *o, const struct session *ss,
+                     const struct t9_model_info *info, const char *name, uint16_t port)
 {
-    struct engine_stats s;
+    struct t9_stats s = {.struct_size = sizeof s};
     char where[ADDRESS_BYTES];
     if (o->config_used)
         LOG_INFO("serve", "options of %s, and of the command line", o->config_used);
-    engine_stats_read(rt->engine, &s);
-    LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name,
-             model_info(rt->model)->arch, (double)model_info(rt->model)->n_params / 1e6,
-             (double)rt->load_ns / 1e9);
+    (void)t9_engine_stats(ss->engine, &s);
+    LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name, info->arch,
+             (double)info->n_params / 1e6, (double)info->load_ns / 1e9);
     LOG_INFO("serve",
              "backend %s (%s), %d threads, kv %s, up to %d tokens a request, memory for keys "
              "and values as used, at most %.1f GB",
-             be_name(rt->be), be_isa(rt->be), be_threads(rt->be), kv_type_name(runtime_kv_type(o)),
-             engine_max_length(rt->engine),
+             info->backend, info->isa, info->threads, kv_type_name(session_kv_type(o)),
+             t9_engine_max_length(ss->engine),
              (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
     address_text(o, port, where);
     LOG_INFO("serve", "listening on %s (OpenAI API at /v1)", where);
@@ -115,10 +114,10 @@ static void http_params_fill(struct http_params *hp, const struct cli_options *o
 }
 
 /* Whether the engine moved since it was last asked, or has nothing to do. */
-static bool engine_lives(const struct engine *e, uint64_t *step)
+static bool engine_lives(const t9_engine *e, uint64_t *step)
 {
-    struct engine_stats s;
-    engine_stats_read(e, &s);
+    struct t9_stats s = {.struct_size = sizeof s};
+    (void)t9_engine_stats(e, &s);
     bool lives = s.steps != *step || s.running == 0;
     *step = s.steps;
     return lives;
@@ -126,7 +125,7 @@ static bool engine_lives(const struct engine *e, uint64_t *step)
 
 /* Until somebody ends the program. The service manager hears at half its time that the engine
  * moves; when it does not, it hears nothing, and starts us anew. */
-static void wait_for_end(const struct engine *e)
+static void wait_for_end(const t9_engine *e)
 {
     const char *manager = config_notify_socket();
     uint64_t us = config_watchdog_us(), step = UINT64_MAX;
@@ -136,12 +135,13 @@ static void wait_for_end(const struct engine *e)
             (void)notify_send(manager, "WATCHDOG=1");
 }
 
-static t9_status serve(const struct cli_options *o, struct runtime *rt, struct api_keys *keys,
+static t9_status serve(const struct cli_options *o, struct session *ss, struct api_keys *keys,
                        struct t9_err *err)
 {
     const char *manager = config_notify_socket();
     struct origins origins;
     struct http_params hp;
+    struct t9_model_info info = {.struct_size = sizeof info};
     T9_TRY(origins_split(&origins, o->cors_origins, err));
     T9_TRY(config_api_keys(o, keys, err));
     http_params_fill(&hp, o, keys);
@@ -149,37 +149,34 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct a
     hp.n_cors_origins = origins.n;
     T9_TRY(http_params_check(&hp, err));
     (void)notify_send(manager, "STATUS=Loading the model");
-    T9_TRY(runtime_open_tokenizer(rt, o, err));
-    T9_TRY(runtime_open_template(rt, err));
-    T9_TRY(runtime_open_model(rt, o, o->step_tokens, err));
-    T9_TRY(runtime_open_engine(rt, o, err));
+    T9_TRY(session_open(ss, o, err));
+    T9_TRY(t9_model_info(ss->model, &info));
     char name[NAME_MAX_BYTES];
-    model_name(o, rt, name);
+    model_name(o, &info, name);
     static const char *const aliases[] = {"default"};
     /* One client can fill half of the queue at most, so that the others get a place. */
     hp.max_open_per_client = o->max_per_client ? o->max_per_client + (o->queue + 1) / 2 : 0;
-    hp.prep = (struct prep_params){.tokenizer = rt->tokenizer,
-                                   .engine = rt->engine,
-                                   .tmpl = rt->chat_template,
+    hp.prep = (struct prep_params){.model = ss->model,
+                                   .engine = ss->engine,
                                    .model_name = name,
                                    .aliases = aliases,
                                    .n_aliases = T9_COUNT(aliases),
                                    .strict = o->strict,
                                    .queue_cap = o->queue,
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
-    sampling_resolve(o, rt->gguf, &hp.prep.sampling);
+    sampling_resolve(o, ss->model, &hp.prep.sampling);
     hp.about = (struct capabilities){.version = T9_VERSION,
                                      .build_id = T9_BUILD_ID,
-                                     .numerics_id = be_numerics(rt->be),
+                                     .numerics_id = info.numerics,
                                      .invariant = true};
     struct http_server *server = NULL;
     T9_TRY(http_server_new(&server, &hp, err));
-    announce(o, rt, name, http_server_port(server));
+    announce(o, ss, &info, name, http_server_port(server));
     char where[ADDRESS_BYTES], ready[ADDRESS_BYTES + NAME_MAX_BYTES + 64];
     address_text(o, http_server_port(server), where);
     snprintf(ready, sizeof ready, "READY=1\nSTATUS=Serving %s on %s", name, where);
     (void)notify_send(manager, ready);
-    wait_for_end(rt->engine);
+    wait_for_end(ss->engine);
     (void)notify_send(manager, "STOPPING=1\nSTATUS=Running answers are given time to end");
     LOG_INFO("serve", "stopping: running answers have %d s to end", o->drain_timeout_s);
     http_server_stop(server, (uint32_t)o->drain_timeout_s * 1000);
@@ -188,11 +185,11 @@ static t9_status serve(const struct cli_options *o, struct runtime *rt, struct a
 
 int cmd_serve(const struct cli_options *o)
 {
-    struct runtime rt = {0};
+    struct session ss = {0};
     struct t9_err err = {0};
     struct api_keys keys = {0};
-    t9_status s = serve(o, &rt, &keys, &err);
-    runtime_close(&rt);
+    t9_status s = serve(o, &ss, &keys, &err);
+    session_close(&ss);
     config_api_keys_free(&keys);
     return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);
 }

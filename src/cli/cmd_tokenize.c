@@ -1,7 +1,7 @@
 /*
  * cli/cmd_tokenize.c - `tokenize` and `detokenize`: standard input to standard output.
  */
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 #include "base/file.h"
 #include "base/json.h"

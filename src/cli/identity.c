@@ -1,7 +1,7 @@
 /*
  * cli/identity.c - which build on which machine: what every published figure carries (D16).
  */
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 #include "base/buf.h"
 #include "base/file.h"

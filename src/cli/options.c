@@ -26,14 +26,14 @@ const char *cli_command_name(cli_command c)
     return COMMANDS[c].name;
 }
 
-void sampling_init(struct sample_params *p)
+void sampling_init(struct cli_sampling *p)
 {
-    sample_params_init(p);
+    *p = (struct cli_sampling){0};
     p->temperature = p->top_p = p->min_p = p->repetition_penalty = NAN;
     p->top_k = -1;
 }
 
-void sampling_fill(struct sample_params *p, const struct sample_params *from)
+void sampling_fill(struct cli_sampling *p, const struct cli_sampling *from)
 {
     if (isnan(p->temperature))
         p->temperature = from->temperature;
@@ -75,7 +75,7 @@ static void options_init(struct cli_options *o)
 /* The server asks the model file first. */
 static void fill_sampling(struct cli_options *o)
 {
-    static const struct sample_params chat = {
+    static const struct cli_sampling chat = {
         .temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .repetition_penalty = 1.0f};
     if (o->command != CLI_COMMAND_SERVE)
         sampling_fill(&o->sampling, &chat);

@@ -1,7 +1,7 @@
 /*
  * cli/runtime.c - opens what a command computes with, in order, and closes it in reverse.
  */
-#include "cli/cli.h"
+#include "cli/runtime.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-kv_type runtime_kv_type(const struct cli_options *o)
+kv_type session_kv_type(const struct cli_options *o)
 {
     if (o->kv_type_set)
         return o->kv_type;
@@ -32,19 +32,6 @@ t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o
     T9_TRY(open_gguf(rt, o, err));
     t9_status s = tokenizer_new(&rt->tokenizer, rt->gguf, err);
     return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s", gguf_file_name(rt->gguf));
-}
-
-t9_status runtime_open_template(struct runtime *rt, struct t9_err *err)
-{
-    str source;
-    t9_status s = gguf_get_str(rt->gguf, "tokenizer.chat_template", &source, err);
-    if (s == T9_STATUS_NOT_FOUND)
-        return T9_STATUS_OK;
-    if (s != T9_STATUS_OK)
-        return s;
-    s = jinja_parse(&rt->chat_template, source, err);
-    return s == T9_STATUS_OK ? s
-                             : t9_err_prefix(err, "%s: chat template", gguf_file_name(rt->gguf));
 }
 
 struct progress {
@@ -160,17 +147,13 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
         p.plan_log = plan_line;
         p.plan_log_ctx = rt->plan_file;
     }
-    if (o->log_prompts) {
-        p.diverged = divergence_log;
-        p.diverged_ctx = rt->tokenizer;
-    }
     /* Every run of a benchmark computes what it times. */
     p.no_prefix_cache = o->command == CLI_COMMAND_BENCH;
     p.max_running_per_key = o->max_per_client;
     p.model = rt->model;
     p.be = rt->be;
     p.vocab = tokenizer_vocab(rt->tokenizer);
-    p.kv_type = runtime_kv_type(o);
+    p.kv_type = session_kv_type(o);
     p.kv_bytes = o->kv_memory_bytes ? o->kv_memory_bytes : memory_kv_default_bytes("");
     warn_memory(o);
     p.max_length = o->max_length;
@@ -184,7 +167,6 @@ void runtime_close(struct runtime *rt)
 {
     engine_free(rt->engine);
     plan_file_close(rt->plan_file);
-    jinja_free(rt->chat_template);
     tokenizer_free(rt->tokenizer);
     model_free(rt->model);
     be_free(rt->be);
@@ -225,9 +207,13 @@ t9_status session_open(struct session *s, const struct cli_options *o, struct t9
         p.plan_log = plan_line;
         p.plan_log_ctx = s->plan_file;
     }
+    if (o->log_prompts) {
+        p.diverged = divergence_log;
+        p.diverged_ctx = s->model;
+    }
     warn_memory(o);
     p.model = s->model;
-    p.kv_type = kv_type_name(runtime_kv_type(o));
+    p.kv_type = kv_type_name(session_kv_type(o));
     p.kv_bytes = o->kv_memory_bytes;
     p.max_length = o->max_length;
     p.allow_long = o->allow_long;

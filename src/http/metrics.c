@@ -5,7 +5,6 @@
  * Names are tempo9_*; a few more under the names that routers in front of several servers look for,
  * with the colon that these have.
  */
-#include "engine/stats.h"
 #include "http/internal.h"
 
 #include <inttypes.h>
@@ -34,26 +33,26 @@ static void seconds(struct buf *b, const char *name, const char *help, uint64_t 
     one(b, name, "counter", help, (double)ns / 1e9);
 }
 
-static void histogram(struct buf *b, const char *name, const char *help, const uint64_t bucket[16],
-                      uint64_t count, uint64_t sum_ns)
+static void histogram(struct buf *b, const char *name, const char *help,
+                      const double bucket_ms[T9_STATS_BUCKETS - 1],
+                      const uint64_t bucket[T9_STATS_BUCKETS], uint64_t sum_ns)
 {
     uint64_t below = 0;
     head(b, name, "histogram", help);
-    for (size_t i = 0; i < 15; i++) {
+    for (size_t i = 0; i < T9_STATS_BUCKETS - 1; i++) {
         below += bucket[i];
         buf_printf(b, "%s_bucket{le=\"", name);
-        json_write_f64(b, STATS_BUCKET_MS[i] / 1e3);
+        json_write_f64(b, bucket_ms[i] / 1e3);
         buf_printf(b, "\"} %" PRIu64 "\n", below);
     }
     /* Read while it is written: the buckets decide, so that the series stays monotonic. */
-    below += bucket[15];
+    below += bucket[T9_STATS_BUCKETS - 1];
     buf_printf(b, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n%s_sum ", name, below, name);
     json_write_f64(b, (double)sum_ns / 1e9);
     buf_printf(b, "\n%s_count %" PRIu64 "\n", name, below);
-    (void)count;
 }
 
-static void queue_part(const struct engine_stats *e, struct buf *b)
+static void queue_part(const struct t9_stats *e, struct buf *b)
 {
     one(b, "tempo9_requests_running", "gauge", "Requests that compute now.", e->running);
     one(b, "tempo9_requests_waiting", "gauge", "Requests in the queue, preempted ones too.",
@@ -74,7 +73,7 @@ static void queue_part(const struct engine_stats *e, struct buf *b)
         "Time of a step without prompt rows, moving average.", e->decode_step_ns / 1e9);
 }
 
-static void pool_part(const struct engine_stats *e, struct buf *b)
+static void pool_part(const struct t9_stats *e, struct buf *b)
 {
     one(b, "tempo9_kv_pages", "gauge", "KV pages in the pool: used, cold and free ones.",
         e->kv_pages_total);
@@ -89,7 +88,7 @@ static void pool_part(const struct engine_stats *e, struct buf *b)
             e->evicted_pages);
 }
 
-static void prefix_part(const struct engine_stats *e, struct buf *b)
+static void prefix_part(const struct t9_stats *e, struct buf *b)
 {
     head(
         b, "tempo9_prefix_requests_total", "counter",
@@ -115,7 +114,7 @@ static void prefix_part(const struct engine_stats *e, struct buf *b)
 }
 
 /* Queries and hits are tokens there. */
-static void router_part(const struct engine_stats *e, struct buf *b)
+static void router_part(const struct t9_stats *e, struct buf *b)
 {
     double usage = e->kv_pages_total > 0 ? (double)e->kv_pages_used / e->kv_pages_total : 0;
     one(b, "vllm:num_requests_running", "gauge", "As tempo9_requests_running.", e->running);
@@ -128,7 +127,7 @@ static void router_part(const struct engine_stats *e, struct buf *b)
     counter(b, "vllm:prefix_cache_hits_total", "As tempo9_cached_tokens_total.", e->cached_tokens);
 }
 
-static void engine_part(const struct engine_stats *e, struct buf *b)
+static void engine_part(const struct t9_stats *e, struct buf *b)
 {
     queue_part(e, b);
     pool_part(e, b);
@@ -155,9 +154,9 @@ static void engine_part(const struct engine_stats *e, struct buf *b)
     seconds(b, "tempo9_decode_seconds_total", "Time in decode, over ended requests.", e->decode_ns);
     seconds(b, "tempo9_step_seconds_total", "Time in engine steps.", e->step_ns);
     histogram(b, "tempo9_time_to_first_token_seconds", "From the request to its first token.",
-              e->ttft_bucket, e->ttft_count, e->ttft_sum_ns);
-    histogram(b, "tempo9_token_gap_seconds", "Between two tokens of a stream.", e->gap_bucket,
-              e->gap_count, e->gap_sum_ns);
+              e->bucket_ms, e->ttft_bucket, e->ttft_sum_ns);
+    histogram(b, "tempo9_token_gap_seconds", "Between two tokens of a stream.", e->bucket_ms,
+              e->gap_bucket, e->gap_sum_ns);
     router_part(e, b);
 }
 
@@ -194,7 +193,7 @@ static void http_part(struct http_server *s, struct buf *b)
 
 void metrics_write(struct http_server *s, struct buf *out)
 {
-    struct engine_stats e;
+    struct t9_stats e;
     prep_engine_stats(s->prep, &e);
     engine_part(&e, out);
     http_part(s, out);

@@ -3,7 +3,6 @@
  * the engine's snapshot and one pass into one buffer. No prompt, no text, no token.
  */
 #include "base/clock.h"
-#include "engine/stats.h"
 #include "http/internal.h"
 
 #include <inttypes.h>
@@ -30,11 +29,11 @@ static double us(double ns)
     return round(ns) / 1e3;
 }
 
-static void write_seqs(const char *key, const struct engine_state_seq *s, int32_t n, struct buf *b)
+static void write_seqs(const char *key, const struct t9_state_request *s, int32_t n, struct buf *b)
 {
     json_write_key(b, key);
     buf_putc(b, '[');
-    for (int32_t i = 0; i < n && i < ENGINE_STATE_SEQS_MAX; i++) {
+    for (int32_t i = 0; i < n && i < T9_STATE_REQUESTS_MAX; i++) {
         buf_puts(b, i ? ",{" : "{");
         member_u64(b, "id", s[i].id);
         buf_putc(b, ',');
@@ -54,7 +53,7 @@ static void write_seqs(const char *key, const struct engine_state_seq *s, int32_
     buf_putc(b, ']');
 }
 
-static void write_pool(const struct engine_state *st, const struct engine_stats *e, struct buf *b)
+static void write_pool(const struct t9_state *st, const struct t9_stats *e, struct buf *b)
 {
     buf_puts(b, "\"pool\":{");
     member_u64(b, "page_bytes", e->kv_page_bytes);
@@ -75,7 +74,7 @@ static void write_pool(const struct engine_state *st, const struct engine_stats 
     buf_putc(b, '}');
 }
 
-static void write_totals(const struct engine_stats *e, struct buf *b)
+static void write_totals(const struct t9_stats *e, struct buf *b)
 {
     buf_puts(b, "\"totals\":{");
     member_u64(b, "steps", e->steps);
@@ -116,8 +115,8 @@ static void write_http(struct http_server *s, struct buf *b)
 
 void state_write(struct http_server *s, struct buf *out)
 {
-    struct engine_stats e;
-    struct engine_state st;
+    struct t9_stats e;
+    struct t9_state st;
     prep_engine_stats(s->prep, &e);
     prep_engine_state(s->prep, &st);
     uint64_t now = clock_now_ns();
@@ -136,7 +135,7 @@ void state_write(struct http_server *s, struct buf *out)
     buf_putc(out, ',');
     write_totals(&e, out);
     buf_putc(out, ',');
-    write_seqs("running", st.seqs, st.n_seqs, out);
+    write_seqs("running", st.requests, st.n_requests, out);
     buf_putc(out, ',');
     write_seqs("queue", st.queue, st.n_queue, out);
     buf_putc(out, '}');

@@ -45,7 +45,7 @@ void chat_request_init(struct chat_request *r, size_t arena_max_bytes)
 {
     memset(r, 0, sizeof *r);
     arena_init(&r->arena, arena_max_bytes);
-    sample_params_init(&r->sampling);
+    t9_request_params_init(&r->sampling, sizeof r->sampling);
     r->n = 1;
     r->add_special = true;
 }

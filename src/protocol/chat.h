@@ -14,17 +14,16 @@
 #include "base/err.h"
 #include "base/json.h"
 #include "base/str.h"
-#include "engine/request.h"
-#include "sample/sample.h"
+#include "tempo9.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    CHAT_MESSAGES_MAX = 65536,
-    CHAT_STOPS_MAX = 16,
-    CHAT_STOP_BYTES_MAX = 256,
+    CHAT_MESSAGES_MAX = T9_MESSAGES_MAX,
+    CHAT_STOPS_MAX = T9_STOPS_MAX,
+    CHAT_STOP_BYTES_MAX = T9_STOP_BYTES_MAX,
     CHAT_WARNINGS_MAX = 32,
     CHAT_PRIORITY_MAX = 100, /* and -100 */
     CHAT_QUEUE_TIMEOUT_MAX_MS = 86400000,
@@ -50,7 +49,7 @@ int chat_error_http(const struct chat_error *e);
 /* Who asks and what the transport says about the request, beside its body. */
 struct chat_caller {
     uint64_t received_ns; /* when the request's head arrived */
-    uint64_t client_key;  /* see struct request; 0 = nobody */
+    uint64_t client_key;  /* of struct t9_request_params; 0 = nobody */
     /* Said outside of the body: these win over the body's fields. */
     bool has_priority;
     int32_t priority;
@@ -106,13 +105,14 @@ struct chat_request {
     /* Conversions between text and tokens. */
     bool add_special, no_parse_special, with_pieces, hide_special;
 
-    struct sample_params sampling;
+    /* What each answer is submitted with; the parsers fill its sampling. */
+    struct t9_request_params sampling;
     bool has_seed, seed_is_negative; /* a negative one stands for its 64 bits */
     int64_t max_tokens;              /* 0: the client named none */
     bool ignore_eos;
     int32_t n; /* answers to each prompt; at least 1 */
     int32_t min_tokens;
-    int32_t stop_tokens[REQUEST_STOP_TOKENS_MAX];
+    int32_t stop_tokens[T9_STOP_IDS_MAX];
     int32_t n_stop_tokens;
     bool logprobs;
     int32_t n_top; /* likeliest tokens beside each; only with logprobs */
@@ -162,11 +162,14 @@ struct chat_timings {
 struct chat_tokens {
     const int32_t *ids;
     int32_t n;
-    /* [n][1 + n_top], see struct request; NULL: not wanted. Of a prompt, the first row says
+    /* [n][1 + n_top], as in struct t9_event; NULL: not wanted. Of a prompt, the first row says
      * nothing. */
     const struct t9_logprob *logprobs;
     int32_t n_top;
-    const uint32_t *starts; /* [n] where each begins in the choice's text, in characters */
+    /* [n] where each begins, in characters; the text that they count from begins at starts_at of
+     * the choice's text. */
+    const uint32_t *starts;
+    uint32_t starts_at;
     bool is_prompt;
 };
 
@@ -184,7 +187,7 @@ struct chat_event {
     int32_t choice;            /* BEGIN, TEXT, FINISH */
     str text;                  /* TEXT; valid until the next event is asked for */
     struct chat_tokens tokens; /* TEXT, where details of tokens are wanted */
-    finish_reason finish;      /* FINISH: STOP or LENGTH */
+    t9_finish finish;          /* FINISH: STOP or LENGTH */
     int32_t stop_token;        /* FINISH: the one of stop_tokens that ended it, else -1 */
     bool is_last;              /* FINISH: the others are complete */
     struct chat_usage usage;   /* END and the last FINISH, as timings */
@@ -196,7 +199,7 @@ struct chat_event {
 struct chat_choice {
     str text;
     struct chat_tokens prompt, answer; /* where details of tokens are wanted */
-    finish_reason finish;
+    t9_finish finish;
     int32_t stop_token;
 };
 

@@ -6,14 +6,12 @@
 #define T9_PROTOCOL_DIVERGENCE_H
 
 #include "base/buf.h"
-#include "engine/engine.h"
-#include "tokenizer/tokenizer.h"
+#include "tempo9.h"
 
-/* For engine_params.diverged; `tokenizer` is a const struct tokenizer. Logs one line at level
- * debug. On the engine thread: it allocates, which is why it is off by default. */
-void divergence_log(void *tokenizer, const struct engine_divergence *d);
+/* For `diverged` of struct t9_engine_params; `model` is the engine's t9_model. Logs one line at
+ * level debug. On the engine thread: it allocates, which is why it is off by default. */
+void divergence_log(void *model, const struct t9_divergence *d);
 /* Appends the two texts as JSON strings: cached "..", asked for "..". */
-void divergence_write(const struct tokenizer *t, const struct engine_divergence *d,
-                      struct buf *out);
+void divergence_write(const t9_model *m, const struct t9_divergence *d, struct buf *out);
 
 #endif

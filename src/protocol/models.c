@@ -3,7 +3,6 @@
  */
 #include "protocol/models.h"
 
-#include "engine/engine.h"
 #include "protocol/caller.h"
 #include "protocol/endpoints.h"
 
@@ -29,7 +28,7 @@ static void write_model(const struct prep *p, str id, int64_t created_s, struct 
     buf_puts(out, ",\"owned_by\":\"tempo9\"");
     if (q->engine) {
         buf_puts(out, ",\"max_model_len\":");
-        json_write_i64(out, engine_max_length(q->engine));
+        json_write_i64(out, prep_max_length(p));
     }
     buf_putc(out, '}');
 }
@@ -75,7 +74,7 @@ static void write_protocol(const struct chat_adapter *a, bool strict, struct buf
 }
 
 /* What holds where a request says nothing. */
-static void write_sampling(const struct sample_params *p, struct buf *out)
+static void write_sampling(const struct t9_request_params *p, struct buf *out)
 {
     const struct {
         const char *name;
@@ -108,7 +107,7 @@ void capabilities_write(const struct prep *p, const struct capabilities *c, stru
     buf_puts(out, "},\"model\":{");
     member_str(out, "id", q->model_name);
     buf_puts(out, ",\"max_length\":");
-    json_write_i64(out, q->engine ? engine_max_length(q->engine) : 0);
+    json_write_i64(out, prep_max_length(p));
     buf_puts(out, ",\"template\":{");
     json_write_key(out, "source");
     buf_puts(out, t.present ? "\"model\"" : t.chatml_fallback ? "\"chatml\"" : "null");

@@ -235,7 +235,7 @@ const struct policy_field openai_chat_fields[] = {
     HONOURED("logprobs", policy_bool, MEMBER(logprobs),
              .note = "log probabilities of the answer's tokens, as the model gave them: before "
                      "bias, penalties, temperature and filters"),
-    HONOURED("top_logprobs", policy_i32, .min = 0, .max = SAMPLE_TOP_MAX, MEMBER(n_top),
+    HONOURED("top_logprobs", policy_i32, .min = 0, .max = T9_TOP_LOGPROBS_MAX, MEMBER(n_top),
              .note = "of so many likeliest tokens beside each; with logprobs"),
     OPENAI_TEMPLATE,
     REFUSED("tools", policy_is_empty, "tool calls are not parsed yet"),

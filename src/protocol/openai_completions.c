@@ -99,7 +99,7 @@ const struct policy_field openai_completions_fields[] = {
                 "16 when absent; at most what fits the context beside the prompt; 0, with echo, "
                 "gives the prompt alone"),
     HONOURED("echo", policy_bool, MEMBER(echo), .note = "the text begins with the prompt"),
-    HONOURED("logprobs", parse_logprobs, .min = 0, .max = SAMPLE_TOP_MAX, MEMBER(n_top),
+    HONOURED("logprobs", parse_logprobs, .min = 0, .max = T9_TOP_LOGPROBS_MAX, MEMBER(n_top),
              .schema = "{\"type\":\"integer\",\"minimum\":0,\"maximum\":20}",
              .note = "log probabilities of each token and of so many likeliest ones, as the model "
                      "gave them; with echo of the prompt's too"),
@@ -217,7 +217,7 @@ static void write_offset(const struct chat_reply *r, const struct chat_tokens *t
                          struct buf *b)
 {
     (void)r;
-    buf_printf(b, "%u", t->starts[i]);
+    buf_printf(b, "%u", t->starts_at + t->starts[i]);
 }
 
 typedef void (*write_item)(const struct chat_reply *r, const struct chat_tokens *t, int32_t i,

@@ -145,8 +145,8 @@ t9_status openai_stop_token_ids(struct policy_ctx *c, const struct policy_field 
     r->n_stop_tokens = 0;
     if (!yyjson_is_arr(v))
         return policy_wrong(c, f->name, "an array of token ids", v);
-    if (yyjson_arr_size(v) > REQUEST_STOP_TOKENS_MAX)
-        return too_many(c, f, yyjson_arr_size(v), "token ids", REQUEST_STOP_TOKENS_MAX);
+    if (yyjson_arr_size(v) > T9_STOP_IDS_MAX)
+        return too_many(c, f, yyjson_arr_size(v), "token ids", T9_STOP_IDS_MAX);
     yyjson_arr_foreach(v, idx, max, item)
     {
         int32_t id = token_of(item);
@@ -162,9 +162,9 @@ t9_status openai_logit_bias(struct policy_ctx *c, const struct policy_field *f, 
     struct chat_request *r = c->request;
     if (!yyjson_is_obj(v))
         return policy_wrong(c, f->name, "an object of token ids with a number each", v);
-    if (yyjson_obj_size(v) > SAMPLE_BIAS_MAX)
-        return too_many(c, f, yyjson_obj_size(v), "biases", SAMPLE_BIAS_MAX);
-    struct sample_bias *bias = arena_calloc(&r->arena, yyjson_obj_size(v) + 1, sizeof *bias);
+    if (yyjson_obj_size(v) > T9_BIAS_MAX)
+        return too_many(c, f, yyjson_obj_size(v), "biases", T9_BIAS_MAX);
+    struct t9_logit_bias *bias = arena_calloc(&r->arena, yyjson_obj_size(v) + 1, sizeof *bias);
     if (!bias)
         return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for logit_bias");
     int32_t n = 0;
@@ -177,10 +177,10 @@ t9_status openai_logit_bias(struct policy_ctx *c, const struct policy_field *f, 
             return policy_wrong(c, f->name, "an object whose names are token ids", key);
         if (!yyjson_is_num(value) || !(fabs(yyjson_get_num(value)) <= 100))
             return policy_wrong(c, f->name, "made of numbers from -100 to 100", value);
-        bias[n++] = (struct sample_bias){(int32_t)id, (float)yyjson_get_num(value)};
+        bias[n++] = (struct t9_logit_bias){(int32_t)id, (float)yyjson_get_num(value)};
     }
     r->sampling.bias = bias;
-    r->sampling.n_bias = n;
+    r->sampling.n_bias = (size_t)n;
     return T9_STATUS_OK;
 }
 

@@ -127,7 +127,7 @@ static str piece_of(const void *prep, int32_t id)
     return prep_piece(prep, id);
 }
 
-static void write_pieces(const struct prep *p, const struct tok_ids *ids, struct buf *out)
+static void write_pieces(const struct prep *p, const struct prep_ids *ids, struct buf *out)
 {
     struct chat_reply reply = {.piece = piece_of, .piece_ctx = p};
     buf_puts(out, ",\"token_strs\":[");
@@ -142,7 +142,7 @@ static void write_pieces(const struct prep *p, const struct tok_ids *ids, struct
 static t9_status answer_tokenize(const struct prep *p, struct chat_request *r, struct buf *out,
                                  struct chat_error *err)
 {
-    struct tok_ids ids;
+    struct prep_ids ids;
     t9_status s = r->n_messages ? prep_tokens(p, r, &ids, err)
                                 : prep_tokenize(p, r, r->prompts[0].text, &ids, err);
     if (s == T9_STATUS_OK) {
@@ -153,7 +153,7 @@ static t9_status answer_tokenize(const struct prep *p, struct chat_request *r, s
             write_pieces(p, &ids, out);
         write_warnings(r, out);
     }
-    tok_ids_deinit(&ids);
+    prep_ids_deinit(&ids);
     return s;
 }
 

@@ -152,9 +152,9 @@ void openai_write_ids(const int32_t *ids, size_t n, struct buf *b)
     buf_putc(b, ']');
 }
 
-void openai_write_finish(finish_reason finish, int32_t stop_token, struct buf *b)
+void openai_write_finish(t9_finish finish, int32_t stop_token, struct buf *b)
 {
-    openai_member_str(b, "finish_reason", str_from(finish_reason_name(finish)));
+    openai_member_str(b, "finish_reason", str_from(t9_finish_name(finish)));
     if (stop_token >= 0)
         buf_printf(b, ",\"stop_reason\":%d", stop_token);
 }

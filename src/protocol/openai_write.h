@@ -24,7 +24,7 @@ void openai_write_bytes(const struct chat_reply *r, int32_t id, struct buf *b);
 void openai_write_logprob(float logprob, struct buf *b);
 void openai_write_ids(const int32_t *ids, size_t n, struct buf *b);
 /* "finish_reason":.. and, where a token of stop_token_ids ended it, "stop_reason":<id> */
-void openai_write_finish(finish_reason finish, int32_t stop_token, struct buf *b);
+void openai_write_finish(t9_finish finish, int32_t stop_token, struct buf *b);
 /* With return_token_ids: ,"prompt_token_ids":[..] and ,"token_ids":[..] */
 void openai_write_prompt_ids(const struct chat_reply *r, struct buf *b);
 void openai_write_token_ids(const struct chat_reply *r, const struct chat_tokens *t, struct buf *b);

@@ -1,100 +1,92 @@
 /*
- * protocol/prep.c - see prep.h. The keyword arguments are written as JSON text and parsed back: one
- * linear pass each way, and the origin of a string is then a question of where its value lies in
- * the parsed document.
+ * protocol/prep.c - see prep.h.
  */
 #include "protocol/prep.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine.h"
-#include "protocol/history.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { ORIGIN_ASSISTANT = 2 };
-
-#define KWARGS_BYTES_MAX  ((size_t)256 << 20)
+#define JSON_BYTES_MAX    ((size_t)256 << 20)
 #define PROMPT_TOKENS_MAX ((size_t)8 << 20)
 /* Prompts up to here are counted whole, however low the limit is. */
 #define PROMPT_TOKENS_COUNTED ((size_t)64 << 10)
 
-static const char chatml[] =
-    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] "
-    "+ "
-    "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
-    "}}{% endif %}";
-
-/* Tokens around the parts of a text with a hole, by the names that vocabularies give them. */
-static const char *const fim_names[][3] = {
-    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
-    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
-    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
-    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
-    {"<PRE>", "<SUF>", "<MID>"},
-};
-
 struct prep {
     struct prep_params params;
-    int32_t fim[3]; /* prefix, suffix, middle; -1 when there are none */
+    struct t9_model_info model;
     struct prep_template_info info;
-    struct jinja_template *own; /* the fallback */
-    const struct jinja_template *tmpl;
 };
 
-/* Where strings of the keyword arguments come from, besides the user. */
-struct origins {
-    yyjson_val **assistant; /* contents of the assistant's messages, ascending addresses */
-    size_t n_assistant;
-    yyjson_val *bos, *eos;
-};
-
-static int by_address(const void *a, const void *b)
+void prep_ids_deinit(struct prep_ids *ids)
 {
-    const yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
-    return x < y ? -1 : x > y;
+    t9_ids_free(&ids->made);
+    buf_deinit(&ids->joined);
+    *ids = (struct prep_ids){0};
 }
 
-static uint8_t origin_of(void *ctx, yyjson_val *text)
+/* ---- limits ---- */
+
+/* Where a prompt that is too long is given up: far enough beyond the limit that most refusals can
+ * name the length, near enough that a huge body does not hold a thread for seconds. */
+static size_t tokens_max(const struct prep *p)
 {
-    const struct origins *o = ctx;
-    if (text == o->bos || text == o->eos)
-        return JINJA_ORIGIN_TEMPLATE;
-    if (o->n_assistant &&
-        bsearch(&text, o->assistant, o->n_assistant, sizeof *o->assistant, by_address))
-        return ORIGIN_ASSISTANT;
-    return JINJA_ORIGIN_USER;
+    if (!p->params.engine)
+        return PROMPT_TOKENS_MAX;
+    size_t max = (size_t)prep_max_length(p) * 4;
+    if (max < PROMPT_TOKENS_COUNTED)
+        max = PROMPT_TOKENS_COUNTED;
+    return max < PROMPT_TOKENS_MAX ? max : PROMPT_TOKENS_MAX;
 }
 
-static t9_status find_origins(struct origins *o, yyjson_val *kwargs, size_t n_messages)
+/* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
+ * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
+static uint64_t text_bytes_max(const struct prep *p)
 {
-    size_t idx, max;
-    yyjson_val *m;
-    o->bos = json_get(kwargs, "bos_token");
-    o->eos = json_get(kwargs, "eos_token");
-    o->assistant = mem_calloc(n_messages + 1, sizeof(*o->assistant));
-    if (!o->assistant)
-        return T9_STATUS_NOMEM;
-    yyjson_arr_foreach(json_get(kwargs, "messages"), idx, max, m)
-    {
-        yyjson_val *content = json_get(m, "content");
-        if (yyjson_is_str(content) && str_eqz(json_str(json_get(m, "role")), "assistant"))
-            o->assistant[o->n_assistant++] = content;
-    }
-    /* They lie in document order already; sorting keeps us independent of that. */
-    qsort(o->assistant, o->n_assistant, sizeof *o->assistant, by_address);
-    return T9_STATUS_OK;
+    uint64_t longest = (uint64_t)p->model.token_bytes_max;
+    return p->params.engine ? 4 * (uint64_t)prep_max_length(p) * longest : UINT64_MAX;
 }
 
-static void write_special(const struct prep *p, struct buf *out, const char *key, int32_t id)
+static t9_status too_long(const struct prep *p, const char *param, struct chat_error *err)
 {
-    if (id < 0)
-        return;
+    return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
+                     "the prompt has more than %zu tokens, over the limit: shorten the "
+                     "conversation",
+                     tokens_max(p));
+}
+
+/* ---- conversations ---- */
+
+static void member(struct buf *out, const char *key, str v)
+{
     buf_putc(out, ',');
     json_write_key(out, key);
-    json_write_str(out, tokenizer_piece(p->params.tokenizer, id));
+    json_write_str(out, v);
+}
+
+void prep_write_messages(const struct chat_request *r, struct buf *out)
+{
+    buf_putc(out, '[');
+    for (size_t i = 0; i < r->n_messages; i++) {
+        const struct chat_message *m = &r->messages[i];
+        buf_puts(out, i ? ",{\"role\":" : "{\"role\":");
+        json_write_str(out, str_from(chat_role_name(m->role)));
+        if (m->has_content)
+            member(out, "content", m->content);
+        if (m->name.n)
+            member(out, "name", m->name);
+        if (m->tool_call_id.n)
+            member(out, "tool_call_id", m->tool_call_id);
+        if (m->reasoning.n)
+            member(out, "reasoning_content", m->reasoning);
+        if (m->tool_calls) {
+            buf_puts(out, ",\"tool_calls\":");
+            json_write_val(out, m->tool_calls);
+        }
+        buf_putc(out, '}');
+    }
+    buf_putc(out, ']');
 }
 
 /* Whether the client's own kwargs leave this switch to us. */
@@ -108,199 +100,129 @@ static bool effort_is_none(const struct chat_request *r)
     return str_eqz(r->reasoning_effort, "none") || str_eqz(r->reasoning_effort, "minimal");
 }
 
-/* enable_thinking and reasoning_effort. A template that knows only the first gets it from the
- * second. */
-static void write_switches(const struct prep *p, const struct chat_request *r, struct buf *out)
+/* enable_thinking and reasoning_effort, then the client's own variables. A template that knows only
+ * the first gets it from the second. */
+static void write_kwargs(const struct prep *p, const struct chat_request *r, struct buf *out)
 {
     bool has_effort = r->reasoning_effort.n > 0;
+    const char *before = "{";
     if ((r->has_thinking || (has_effort && !p->info.effort_switch)) &&
         is_free(r, "enable_thinking")) {
-        buf_puts(out, ",\"enable_thinking\":");
+        buf_puts(out, "{\"enable_thinking\":");
         json_write_bool(out, r->has_thinking ? r->thinking : !effort_is_none(r));
+        before = ",";
     }
     if (has_effort && p->info.effort_switch && is_free(r, "reasoning_effort")) {
-        buf_puts(out, ",\"reasoning_effort\":");
+        buf_puts(out, before);
+        buf_puts(out, "\"reasoning_effort\":");
         json_write_str(out, r->reasoning_effort);
+        before = ",";
     }
-}
-
-static void write_kwargs(const struct prep *p, const struct history *h,
-                         const struct chat_request *r, struct buf *out)
-{
-    buf_puts(out, "{\"messages\":");
-    history_write(h, out);
-    buf_puts(out, ",\"add_generation_prompt\":true,\"documents\":null,\"tools\":");
-    if (r->tools)
-        json_write_val(out, r->tools);
-    else
-        buf_puts(out, "null");
-    write_special(p, out, "bos_token", tokenizer_bos(p->params.tokenizer));
-    write_special(p, out, "eos_token", tokenizer_eos(p->params.tokenizer));
-    write_switches(p, r, out);
     yyjson_obj_iter it = yyjson_obj_iter_with(r->template_kwargs);
     yyjson_val *key;
     while ((key = yyjson_obj_iter_next(&it)) != NULL) {
-        buf_putc(out, ',');
+        buf_puts(out, before);
         json_write_str(out, json_str(key));
         buf_putc(out, ':');
         json_write_val(out, yyjson_obj_iter_get_val(key));
+        before = ",";
     }
-    buf_putc(out, '}');
+    buf_puts(out, *before == '{' ? "{}" : "}");
 }
 
-static t9_status render(const struct prep *p, const struct chat_request *r,
-                        struct jinja_output *out, struct t9_err *err)
-{
-    static const struct json_limits limits = {KWARGS_BYTES_MAX, 160, 32u << 20};
-    struct history h = {0};
-    struct origins origins = {0};
-    struct buf text;
-    yyjson_doc *doc = NULL;
-    struct history_caps caps = {p->info.system, p->info.later_system, p->info.user_twice};
-    buf_init(&text, KWARGS_BYTES_MAX);
+/* A conversation as the library takes it: JSON texts and the parameters that point to them. */
+struct layout {
+    struct buf messages, tools, kwargs;
+    struct t9_chat_params params;
+};
 
-    t9_status s = history_arrange(&h, r->messages, r->n_messages, caps, err);
-    if (s != T9_STATUS_OK)
-        goto done;
-    write_kwargs(p, &h, r, &text);
-    if (text.failed) {
-        s = t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation is too large to be rendered");
-        goto done;
-    }
-    s = json_parse(&doc, buf_str(&text), limits, err);
-    if (s != T9_STATUS_OK)
-        goto done;
-    buf_deinit(&text);
-    s = find_origins(&origins, yyjson_doc_get_root(doc), h.n_entries);
-    if (s != T9_STATUS_OK) {
-        (void)t9_fail(err, s, "no memory to render %zu messages", h.n_entries);
-        goto done;
-    }
-    struct jinja_env env = {.now_unix_s =
-                                p->params.now_unix_s ? p->params.now_unix_s : clock_unix_s(),
-                            .origin = origin_of,
-                            .origin_ctx = &origins};
-    s = jinja_render(p->tmpl, yyjson_doc_get_root(doc), NULL, &env, out, err);
-done:
-    mem_free(origins.assistant);
-    if (doc)
-        yyjson_doc_free(doc);
-    buf_deinit(&text);
-    history_deinit(&h);
-    return s;
+static void layout_deinit(struct layout *l)
+{
+    buf_deinit(&l->messages);
+    buf_deinit(&l->tools);
+    buf_deinit(&l->kwargs);
 }
 
-static t9_status encode(const struct prep *p, const struct jinja_output *text, struct tok_ids *out,
-                        struct t9_err *err)
+/* Freed by the caller whatever comes back. */
+static t9_status layout_init(struct layout *l, const struct prep *p, const struct chat_request *r,
+                             struct chat_error *err)
 {
-    const struct tokenizer *t = p->params.tokenizer;
-    struct tok_span *spans = mem_calloc(text->n_spans + 1, sizeof *spans);
-    if (!spans)
-        return t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
-    size_t from = 0;
-    for (size_t i = 0; i < text->n_spans; i++) {
-        uint8_t origin = text->spans[i].origin;
-        spans[i].text = str_slice(buf_str(&text->text), from, text->spans[i].end);
-        spans[i].parse_control = origin == JINJA_ORIGIN_TEMPLATE;
-        spans[i].parse_user_defined = origin == JINJA_ORIGIN_TEMPLATE || origin == ORIGIN_ASSISTANT;
-        from = text->spans[i].end;
-    }
-    t9_status s = tokenizer_encode(t, spans, text->n_spans, tokenizer_add_bos(t), out, err);
-    mem_free(spans);
-    return s;
-}
-
-/* Where a prompt that is too long is given up: far enough beyond the limit that most refusals can
- * name the length, near enough that a huge body does not hold a thread for seconds. */
-static size_t tokens_max(const struct prep *p)
-{
-    if (!p->params.engine)
-        return PROMPT_TOKENS_MAX;
-    size_t max = (size_t)engine_max_length(p->params.engine) * 4;
-    if (max < PROMPT_TOKENS_COUNTED)
-        max = PROMPT_TOKENS_COUNTED;
-    return max < PROMPT_TOKENS_MAX ? max : PROMPT_TOKENS_MAX;
-}
-
-/* Text that is too long whatever its tokens are is refused unread: a word of megabytes takes the
- * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
-static uint64_t text_bytes_max(const struct prep *p)
-{
-    uint64_t longest = tokenizer_vocab(p->params.tokenizer)->longest_bytes;
-    return p->params.engine ? 4 * (uint64_t)engine_max_length(p->params.engine) * longest
-                            : UINT64_MAX;
-}
-
-static bool surely_too_long(const struct prep *p, size_t n_bytes)
-{
-    return n_bytes > text_bytes_max(p);
-}
-
-static t9_status too_many_bytes(const struct prep *p, size_t n_bytes, const char *param,
-                                struct chat_error *err)
-{
-    return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
-                     "the prompt has %zu bytes of text, and prompt and reply together may have %d "
-                     "tokens: shorten the conversation",
-                     n_bytes, engine_max_length(p->params.engine));
-}
-
-/* What a failed encoding is to the client. */
-static t9_status encode_failed(t9_status s, const struct tok_ids *out, const char *param,
-                               const struct t9_err *e, struct chat_error *err)
-{
-    if (s == T9_STATUS_TOO_LARGE)
-        return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
-                         "the prompt has more than %zu tokens, over the limit: shorten the "
-                         "conversation",
-                         out->max);
-    return chat_fail(err, s, NULL, NULL, "%s", e->msg);
-}
-
-static t9_status render_checked(const struct prep *p, const struct chat_request *r,
-                                struct jinja_output *text, struct chat_error *err)
-{
-    struct t9_err e = {0};
-    if (!p->tmpl)
+    buf_init(&l->messages, JSON_BYTES_MAX);
+    buf_init(&l->tools, JSON_BYTES_MAX);
+    buf_init(&l->kwargs, JSON_BYTES_MAX);
+    if (!p->info.present && !p->info.chatml_fallback)
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
                          "this model has no chat template and its vocabulary no <|im_start|>, so "
                          "messages can't be laid out for it: serve a chat model");
-    t9_status s = render(p, r, text, &e);
-    /* A template that hits our bounds met a conversation it can't take: the client's to change. */
-    if (s == T9_STATUS_UNSUPPORTED || s == T9_STATUS_TOO_LARGE)
-        s = T9_STATUS_INVALID;
-    return s == T9_STATUS_OK ? s : chat_fail(err, s, "messages", "template_error", "%s", e.msg);
+    prep_write_messages(r, &l->messages);
+    write_kwargs(p, r, &l->kwargs);
+    if (r->tools)
+        json_write_val(&l->tools, r->tools);
+    if (l->messages.failed || l->kwargs.failed || l->tools.failed)
+        return chat_fail(err, T9_STATUS_INVALID, "messages", "template_error",
+                         "the conversation is too large to be rendered");
+    t9_chat_params_init(&l->params, sizeof l->params);
+    l->params.messages = l->messages.p;
+    l->params.messages_bytes = l->messages.n;
+    l->params.tools = r->tools ? l->tools.p : NULL;
+    l->params.tools_bytes = l->tools.n;
+    l->params.kwargs = l->kwargs.p;
+    l->params.kwargs_bytes = l->kwargs.n;
+    l->params.now_unix_s = p->params.now_unix_s;
+    l->params.max_tokens = (int32_t)tokens_max(p);
+    l->params.max_length = prep_max_length(p);
+    return T9_STATUS_OK;
 }
 
-t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
+/* What the library's refusal is to the client. */
+static t9_status layout_failed(t9_status s, const struct t9_err *e, struct chat_error *err)
+{
+    if (s == T9_STATUS_TOO_LARGE)
+        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded", "%s",
+                         e->msg);
+    if (s == T9_STATUS_INVALID)
+        return chat_fail(err, s, "messages", "template_error", "%s", e->msg);
+    return chat_fail(err, s, NULL, NULL, "%s", e->msg);
+}
+
+t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct prep_ids *out,
                       struct chat_error *err)
 {
-    struct jinja_output text = {0};
+    struct layout l;
     struct t9_err e = {0};
-    tok_ids_init(out, tokens_max(p));
-    T9_TRY(render_checked(p, r, &text, err));
-    size_t n_bytes = text.text.n;
-    bool refused = surely_too_long(p, n_bytes);
-    t9_status s = refused ? T9_STATUS_OK : encode(p, &text, out, &e);
-    jinja_output_deinit(&text);
-    if (refused)
-        return too_many_bytes(p, n_bytes, "messages", err);
-    if (s != T9_STATUS_OK)
-        return encode_failed(s, out, "messages", &e, err);
-    if (out->n == 0)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "empty_prompt",
-                         "the template made an empty prompt of these messages");
-    return T9_STATUS_OK;
+    *out = (struct prep_ids){0};
+    t9_status s = layout_init(&l, p, r, err);
+    if (s == T9_STATUS_OK) {
+        s = t9_chat_tokens(p->params.model, &l.params, &out->made, &e);
+        if (s != T9_STATUS_OK)
+            s = layout_failed(s, &e, err);
+        else if (out->made.n == 0)
+            s = chat_fail(err, T9_STATUS_INVALID, "messages", "empty_prompt",
+                          "the template made an empty prompt of these messages");
+    }
+    layout_deinit(&l);
+    out->p = out->made.p;
+    out->n = out->made.n;
+    return s;
 }
 
 t9_status prep_render(const struct prep *p, const struct chat_request *r, struct buf *out,
                       struct chat_error *err)
 {
-    struct jinja_output text = {0};
-    T9_TRY(render_checked(p, r, &text, err));
-    buf_puts_str(out, buf_str(&text.text));
-    jinja_output_deinit(&text);
-    return T9_STATUS_OK;
+    struct layout l;
+    t9_text text = {0};
+    struct t9_err e = {0};
+    t9_status s = layout_init(&l, p, r, err);
+    if (s == T9_STATUS_OK) {
+        s = t9_chat_render(p->params.model, &l.params, &text, &e);
+        if (s == T9_STATUS_OK)
+            buf_append(out, text.p, text.n);
+        else
+            s = chat_fail(err, s, "messages", "template_error", "%s", e.msg);
+    }
+    t9_text_free(&text);
+    layout_deinit(&l);
+    return s;
 }
 
 /* ---- raw prompts ---- */
@@ -308,63 +230,107 @@ t9_status prep_render(const struct prep *p, const struct chat_request *r, struct
 static t9_status check_ids(const struct prep *p, const struct chat_prompt *prompt,
                            const char *param, struct chat_error *err)
 {
-    uint32_t n_vocab = tokenizer_vocab(p->params.tokenizer)->n_tokens;
+    int32_t n_vocab = p->model.n_vocab;
     for (size_t i = 0; i < prompt->n_tokens; i++) {
-        if (prompt->tokens[i] < 0 || (uint32_t)prompt->tokens[i] >= n_vocab)
+        if (prompt->tokens[i] < 0 || prompt->tokens[i] >= n_vocab)
             return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
-                             "token %zu of %s is %d, and the vocabulary has 0 to %u", i, param,
+                             "token %zu of %s is %d, and the vocabulary has 0 to %d", i, param,
                              prompt->tokens[i], n_vocab - 1);
     }
     return T9_STATUS_OK;
 }
 
-static t9_status encode_raw(const struct prep *p, str text, bool add_bos, bool specials,
-                            struct tok_ids *out, const char *param, struct chat_error *err)
+/* Text to at most max_tokens tokens. */
+static t9_status encode_raw(const struct prep *p, str text, uint32_t flags, size_t max_tokens,
+                            t9_ids *out, const char *param, struct chat_error *err)
 {
     struct t9_err e = {0};
-    struct tok_span span = {text, specials, specials};
-    if (surely_too_long(p, text.n))
-        return too_many_bytes(p, text.n, param, err);
-    t9_status s = tokenizer_encode(p->params.tokenizer, &span, 1, add_bos, out, &e);
-    return s == T9_STATUS_OK ? s : encode_failed(s, out, param, &e, err);
+    if (text.n > text_bytes_max(p))
+        return chat_fail(err, T9_STATUS_INVALID, param, "context_length_exceeded",
+                         "the prompt has %zu bytes of text, and prompt and reply together may have "
+                         "%d tokens: shorten the conversation",
+                         text.n, prep_max_length(p));
+    if (max_tokens == 0)
+        return too_long(p, param, err);
+    t9_status s = t9_tokenize_upto(p->params.model, text.p, text.n, flags, max_tokens, out, &e);
+    if (s == T9_STATUS_TOO_LARGE)
+        return too_long(p, param, err);
+    return s == T9_STATUS_OK ? s : chat_fail(err, s, NULL, NULL, "%s", e.msg);
+}
+
+static size_t n_joined(const struct prep_ids *out)
+{
+    return out->joined.n / sizeof *out->p;
+}
+
+static void join_ids(struct prep_ids *out, const int32_t *ids, size_t n)
+{
+    buf_append(&out->joined, ids, n * sizeof *ids);
+}
+
+/* One side of the hole: the token in front of it, then its text, in which nothing is special. */
+static t9_status join_side(const struct prep *p, int32_t mark, str text, struct prep_ids *out,
+                           const char *param, struct chat_error *err)
+{
+    t9_ids ids = {0};
+    join_ids(out, &mark, 1);
+    size_t n = n_joined(out), max = tokens_max(p);
+    t9_status s = encode_raw(p, text, 0, n < max ? max - n : 0, &ids, param, err);
+    join_ids(out, ids.p, ids.n);
+    t9_ids_free(&ids);
+    return s;
 }
 
 static t9_status encode_hole(const struct prep *p, const struct chat_request *r, str prefix,
-                             struct tok_ids *out, struct chat_error *err)
+                             struct prep_ids *out, struct chat_error *err)
 {
-    if (p->fim[0] < 0)
+    const struct t9_model_info *m = &p->model;
+    if (!p->info.fill_in_middle)
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "suffix", "unsupported_parameter",
                          "suffix needs a vocabulary with fill-in-the-middle tokens, which this "
                          "model's has not: leave it out");
-    int32_t bos = tokenizer_bos(p->params.tokenizer);
-    if (tokenizer_add_bos(p->params.tokenizer) && bos >= 0)
-        tok_ids_push(out, bos);
-    tok_ids_push(out, p->fim[0]);
-    T9_TRY(encode_raw(p, prefix, false, false, out, "prompt", err));
-    tok_ids_push(out, p->fim[1]);
-    T9_TRY(encode_raw(p, r->suffix, false, false, out, "suffix", err));
-    tok_ids_push(out, p->fim[2]);
-    return out->failed ? chat_fail(err, T9_STATUS_INVALID, "prompt", "context_length_exceeded",
-                                   "prompt and suffix are over the limit together")
-                       : T9_STATUS_OK;
+    buf_init(&out->joined, (tokens_max(p) + 4) * sizeof *out->p);
+    if (m->add_bos && m->bos >= 0)
+        join_ids(out, &m->bos, 1);
+    T9_TRY(join_side(p, m->fim_prefix, prefix, out, "prompt", err));
+    T9_TRY(join_side(p, m->fim_suffix, r->suffix, out, "suffix", err));
+    join_ids(out, &m->fim_middle, 1);
+    if (out->joined.failed)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a prompt");
+    if (n_joined(out) > tokens_max(p))
+        return chat_fail(err, T9_STATUS_INVALID, "prompt", "context_length_exceeded",
+                         "prompt and suffix are over the limit together");
+    out->p = (const int32_t *)(const void *)out->joined.p;
+    out->n = n_joined(out);
+    return T9_STATUS_OK;
 }
 
 static t9_status take_ids(const struct prep *p, const struct chat_prompt *prompt,
-                          struct tok_ids *out, struct chat_error *err)
+                          struct prep_ids *out, struct chat_error *err)
 {
     T9_TRY(check_ids(p, prompt, "prompt", err));
-    for (size_t i = 0; i < prompt->n_tokens; i++)
-        tok_ids_push(out, prompt->tokens[i]);
-    return out->failed ? encode_failed(T9_STATUS_TOO_LARGE, out, "prompt", NULL, err)
-                       : T9_STATUS_OK;
+    if (prompt->n_tokens > tokens_max(p))
+        return too_long(p, "prompt", err);
+    out->p = prompt->tokens;
+    out->n = prompt->n_tokens;
+    return T9_STATUS_OK;
+}
+
+static t9_status take_text(const struct prep *p, str text, struct prep_ids *out,
+                           struct chat_error *err)
+{
+    T9_TRY(encode_raw(p, text, T9_TOKENIZE_SPECIAL | T9_TOKENIZE_BOS, tokens_max(p), &out->made,
+                      "prompt", err));
+    out->p = out->made.p;
+    out->n = out->made.n;
+    return T9_STATUS_OK;
 }
 
 t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t i,
-                      struct tok_ids *out, struct chat_error *err)
+                      struct prep_ids *out, struct chat_error *err)
 {
-    const struct tokenizer *t = p->params.tokenizer;
     const struct chat_prompt *prompt = &r->prompts[i];
-    tok_ids_init(out, tokens_max(p));
+    *out = (struct prep_ids){0};
     if (r->has_suffix && prompt->tokens)
         return chat_fail(err, T9_STATUS_INVALID, "suffix", "invalid_value",
                          "suffix goes with prompts that are text, not tokens");
@@ -373,9 +339,11 @@ t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t
     else if (r->has_suffix)
         T9_TRY(encode_hole(p, r, prompt->text, out, err));
     else
-        T9_TRY(encode_raw(p, prompt->text, tokenizer_add_bos(t), true, out, "prompt", err));
-    if (out->n == 0 && tokenizer_bos(t) >= 0)
-        tok_ids_push(out, tokenizer_bos(t));
+        T9_TRY(take_text(p, prompt->text, out, err));
+    if (out->n == 0 && p->model.bos >= 0) {
+        out->p = &p->model.bos;
+        out->n = 1;
+    }
     if (out->n == 0)
         return chat_fail(err, T9_STATUS_INVALID, "prompt", "empty_prompt",
                          "the prompt is empty, and this vocabulary has no token to begin with");
@@ -383,65 +351,72 @@ t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t
 }
 
 t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str text,
-                        struct tok_ids *out, struct chat_error *err)
+                        struct prep_ids *out, struct chat_error *err)
 {
-    tok_ids_init(out, PROMPT_TOKENS_MAX);
     struct t9_err e = {0};
-    struct tok_span span = {text, !r->no_parse_special, !r->no_parse_special};
-    bool add_bos = r->add_special && tokenizer_add_bos(p->params.tokenizer);
-    if (surely_too_long(p, text.n))
+    uint32_t flags =
+        (r->no_parse_special ? 0 : T9_TOKENIZE_SPECIAL) | (r->add_special ? T9_TOKENIZE_BOS : 0);
+    *out = (struct prep_ids){0};
+    if (text.n > text_bytes_max(p))
         return chat_fail(err, T9_STATUS_INVALID, "prompt", "text_too_long",
                          "the text has %zu bytes, and with this model %llu are tokenised at once: "
                          "send it in parts",
                          text.n, (unsigned long long)text_bytes_max(p));
-    t9_status s = tokenizer_encode(p->params.tokenizer, &span, 1, add_bos, out, &e);
+    t9_status s =
+        t9_tokenize_upto(p->params.model, text.p, text.n, flags, PROMPT_TOKENS_MAX, &out->made, &e);
+    out->p = out->made.p;
+    out->n = out->made.n;
     if (s == T9_STATUS_TOO_LARGE)
         return chat_fail(err, T9_STATUS_INVALID, "prompt", "text_too_long",
-                         "the text has more than %zu tokens: send it in parts", out->max);
-    return s == T9_STATUS_OK ? s : encode_failed(s, out, "prompt", &e, err);
+                         "the text has more than %zu tokens: send it in parts", PROMPT_TOKENS_MAX);
+    return s == T9_STATUS_OK ? s : chat_fail(err, s, NULL, NULL, "%s", e.msg);
 }
 
 t9_status prep_detokenize(const struct prep *p, const struct chat_prompt *tokens, bool special,
                           struct buf *out, struct chat_error *err)
 {
-    struct detok d;
+    t9_text text = {0};
+    struct t9_err e = {0};
     T9_TRY(check_ids(p, tokens, "tokens", err));
-    detok_init(&d, tokenizer_vocab(p->params.tokenizer));
-    for (size_t i = 0; i < tokens->n_tokens; i++)
-        detok_push(&d, tokens->tokens[i], out, special);
-    detok_finish(&d, out);
+    t9_status s = t9_detokenize(p->params.model, tokens->tokens, tokens->n_tokens,
+                                special ? T9_DETOKENIZE_SPECIAL : 0, &text, &e);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+    buf_append(out, text.p, text.n);
+    t9_text_free(&text);
     return T9_STATUS_OK;
 }
 
+/* ---- what requests name ---- */
+
 str prep_piece(const struct prep *p, int32_t id)
 {
-    return tokenizer_piece(p->params.tokenizer, id);
+    str s = {0};
+    s.p = t9_token_bytes(p->params.model, id, &s.n);
+    return s;
 }
 
 int32_t prep_max_length(const struct prep *p)
 {
-    return p->params.engine ? engine_max_length(p->params.engine) : 0;
+    return p->params.engine ? t9_engine_max_length(p->params.engine) : 0;
 }
 
-static t9_status no_such_id(const struct prep *p, const char *param, int32_t id,
-                            struct chat_error *err)
+static t9_status check_id(const struct prep *p, const char *param, int32_t id,
+                          struct chat_error *err)
 {
+    if (id >= 0 && id < p->model.n_vocab)
+        return T9_STATUS_OK;
     return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
-                     "%s names token %d, and the vocabulary has 0 to %u", param, id,
-                     tokenizer_vocab(p->params.tokenizer)->n_tokens - 1);
+                     "%s names token %d, and the vocabulary has 0 to %d", param, id,
+                     p->model.n_vocab - 1);
 }
 
 t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, struct chat_error *err)
 {
-    const struct vocab *v = tokenizer_vocab(p->params.tokenizer);
-    for (int32_t i = 0; i < r->sampling.n_bias; i++) {
-        if (!vocab_has(v, r->sampling.bias[i].id))
-            return no_such_id(p, "logit_bias", r->sampling.bias[i].id, err);
-    }
-    for (int32_t i = 0; i < r->n_stop_tokens; i++) {
-        if (!vocab_has(v, r->stop_tokens[i]))
-            return no_such_id(p, "stop_token_ids", r->stop_tokens[i], err);
-    }
+    for (size_t i = 0; i < r->sampling.n_bias; i++)
+        T9_TRY(check_id(p, "logit_bias", r->sampling.bias[i].token, err));
+    for (int32_t i = 0; i < r->n_stop_tokens; i++)
+        T9_TRY(check_id(p, "stop_token_ids", r->stop_tokens[i], err));
     return T9_STATUS_OK;
 }
 
@@ -473,65 +448,7 @@ t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct 
     return T9_STATUS_OK;
 }
 
-/* Whether the template renders these turns and shows the last text of each. */
-static bool renders(const struct prep *p, const char *roles)
-{
-    static const char *const texts[] = {"t9probe-a", "t9probe-b", "t9probe-c", "t9probe-d"};
-    struct chat_message m[4] = {0};
-    struct chat_request r;
-    struct jinja_output out = {0};
-    size_t n = strlen(roles);
-    for (size_t i = 0; i < n; i++) {
-        m[i].role = roles[i] == 's'   ? CHAT_ROLE_SYSTEM
-                    : roles[i] == 'u' ? CHAT_ROLE_USER
-                                      : CHAT_ROLE_ASSISTANT;
-        m[i].content = str_from(texts[i]);
-        m[i].has_content = true;
-    }
-    chat_request_init(&r, 4096);
-    r.messages = m;
-    r.n_messages = n;
-    bool ok = render(p, &r, &out, NULL) == T9_STATUS_OK;
-    for (size_t i = 0; i < n && ok; i++)
-        ok = str_find(buf_str(&out.text), m[i].content, 0) != (size_t)-1;
-    jinja_output_deinit(&out);
-    chat_request_deinit(&r);
-    return ok;
-}
-
-/* Each probe claims the ability that it tests, so that the turns reach the template as they are. */
-static void probe(struct prep *p)
-{
-    struct prep_template_info *info = &p->info;
-    info->system = info->later_system = info->user_twice = true;
-    bool later = renders(p, "suas") && renders(p, "suau");
-    bool later_then_user = renders(p, "susu");
-    bool head = renders(p, "su");
-    bool twice = renders(p, "uu");
-    info->system = head;
-    info->later_system = head && later && later_then_user;
-    info->user_twice = twice;
-    info->thinking_switch = jinja_mentions(p->tmpl, "enable_thinking");
-    info->effort_switch = jinja_mentions(p->tmpl, "reasoning_effort");
-}
-
-static int32_t find_special(const struct tokenizer *t, const char *text)
-{
-    int32_t id = tokenizer_find(t, str_from(text));
-    tok_type type = vocab_type(tokenizer_vocab(t), id);
-    return type == TOK_TYPE_CONTROL || type == TOK_TYPE_USER_DEFINED ? id : -1;
-}
-
-static void find_fim(struct prep *p)
-{
-    for (size_t i = 0; i < T9_COUNT(fim_names) && !p->info.fill_in_middle; i++) {
-        for (size_t k = 0; k < 3; k++)
-            p->fim[k] = find_special(p->params.tokenizer, fim_names[i][k]);
-        p->info.fill_in_middle = p->fim[0] >= 0 && p->fim[1] >= 0 && p->fim[2] >= 0;
-    }
-    if (!p->info.fill_in_middle)
-        p->fim[0] = p->fim[1] = p->fim[2] = -1;
-}
+/* ---- life ---- */
 
 t9_status prep_new(struct prep **out, const struct prep_params *params, struct t9_err *err)
 {
@@ -541,31 +458,25 @@ t9_status prep_new(struct prep **out, const struct prep_params *params, struct t
         return t9_fail(err, T9_STATUS_NOMEM, "no memory");
     p->params = *params;
     if (!(p->params.sampling.top_p > 0))
-        sample_params_init(&p->params.sampling);
-    p->tmpl = params->tmpl;
-    p->info.present = params->tmpl != NULL;
-    if (!p->tmpl && tokenizer_find(params->tokenizer, STR("<|im_start|>")) >= 0 &&
-        tokenizer_find(params->tokenizer, STR("<|im_end|>")) >= 0) {
-        t9_status s = jinja_parse(&p->own, STR(chatml), err);
-        if (s != T9_STATUS_OK) {
-            mem_free(p);
-            return s;
-        }
-        p->tmpl = p->own;
-        p->info.chatml_fallback = true;
-    }
-    if (p->tmpl)
-        probe(p);
-    find_fim(p);
+        t9_request_params_init(&p->params.sampling, sizeof p->params.sampling);
+    p->model.struct_size = sizeof p->model;
+    (void)t9_model_info(params->model, &p->model);
+    const struct t9_template_info *t = &p->model.chat_template;
+    p->info = (struct prep_template_info){
+        .present = t->present,
+        .chatml_fallback = t->chatml_fallback,
+        .system = t->system,
+        .later_system = t->later_system,
+        .user_twice = t->user_twice,
+        .thinking_switch = t9_template_mentions(params->model, "enable_thinking"),
+        .effort_switch = t9_template_mentions(params->model, "reasoning_effort"),
+        .fill_in_middle = p->model.fim_prefix >= 0};
     *out = p;
     return T9_STATUS_OK;
 }
 
 void prep_free(struct prep *p)
 {
-    if (!p)
-        return;
-    jinja_free(p->own);
     mem_free(p);
 }
 
@@ -579,22 +490,22 @@ struct prep_template_info prep_info(const struct prep *p)
     return p->info;
 }
 
-void prep_engine_stats(const struct prep *p, struct engine_stats *out)
+void prep_engine_stats(const struct prep *p, struct t9_stats *out)
 {
-    memset(out, 0, sizeof *out);
+    *out = (struct t9_stats){.struct_size = sizeof *out};
     if (p->params.engine)
-        engine_stats_read(p->params.engine, out);
+        (void)t9_engine_stats(p->params.engine, out);
 }
 
-void prep_engine_state(const struct prep *p, struct engine_state *out)
+void prep_engine_state(const struct prep *p, struct t9_state *out)
 {
     memset(out, 0, sizeof *out);
+    out->struct_size = sizeof *out;
     if (p->params.engine)
-        engine_state_read(p->params.engine, out);
+        (void)t9_engine_state(p->params.engine, out);
 }
 
 int32_t prep_retry_after_s(const struct prep *p)
 {
-    int32_t s = p->params.engine ? engine_retry_after_s(p->params.engine) : 1;
-    return s < 1 ? 1 : s;
+    return p->params.engine ? t9_engine_retry_after_s(p->params.engine) : 1;
 }

@@ -1,10 +1,7 @@
 /*
- * protocol/prep.h - from a conversation to the tokens of a prompt: what a template can do is probed
- * once at load; then messages are arranged for it, rendered, and tokenised with provenance, so that
- * no text of a message becomes a control token.
- *
- * Which special tokens are recognised where: all of them in what the template wrote (bos_token and
- * eos_token count as that), user-defined ones in the assistant's own past content, none elsewhere.
+ * protocol/prep.h - from a request of a client to the tokens of a prompt, over the library: what
+ * the request says of names, ids, limits and switches is checked here and told in the client's
+ * terms; layout, provenance and tokens are the library's (tempo9.h).
  *
  * A `struct prep` is immutable after prep_new; any number of threads may use it.
  */
@@ -12,18 +9,13 @@
 #define T9_PROTOCOL_PREP_H
 
 #include "protocol/chat.h"
-#include "template/template.h"
-#include "tokenizer/tokenizer.h"
+#include "tempo9.h"
 
-struct engine;
-struct engine_state;
-struct engine_stats;
 struct prep;
 
 struct prep_params {
-    const struct tokenizer *tokenizer;
-    struct engine *engine;             /* for its limits and to submit to; NULL: render only */
-    const struct jinja_template *tmpl; /* the model's, or NULL when it has none */
+    const t9_model *model;
+    t9_engine *engine; /* over the model: for its limits and to submit to; NULL: render only */
     const char *model_name;
     const char *const *aliases; /* further names it answers to */
     size_t n_aliases;
@@ -32,11 +24,12 @@ struct prep_params {
     const char *build_id; /* system_fingerprint */
     int64_t now_unix_s;   /* what templates see as now; 0: the clock */
     int32_t queue_cap;    /* requests that the engine lets wait; 0: CHAT_CHOICES_MAX and more */
-    /* What holds where a request says nothing; the seed is not used. */
-    struct sample_params sampling;
+    /* What holds where a request says nothing; the seed is not used. With top_p 0: the plain
+     * defaults. */
+    struct t9_request_params sampling;
 };
 
-/* Probes the template. Keeps the pointers in `p`, which outlive it. */
+/* Keeps the pointers in `p`, which outlive it. */
 t9_status prep_new(struct prep **out, const struct prep_params *p, struct t9_err *err);
 void prep_free(struct prep *p); /* NULL allowed */
 const struct prep_params *prep_params_of(const struct prep *p);
@@ -55,11 +48,20 @@ struct prep_template_info {
 struct prep_template_info prep_info(const struct prep *p);
 
 /* What the engine counts; zeroes without one. Any thread. */
-void prep_engine_stats(const struct prep *p, struct engine_stats *out);
+void prep_engine_stats(const struct prep *p, struct t9_stats *out);
 /* What the engine is doing; zeroes without one. Any thread. */
-void prep_engine_state(const struct prep *p, struct engine_state *out);
-/* See engine_retry_after_s; 1 without an engine. Any thread. */
+void prep_engine_state(const struct prep *p, struct t9_state *out);
+/* See t9_engine_retry_after_s; 1 without an engine. Any thread. */
 int32_t prep_retry_after_s(const struct prep *p);
+
+/* Tokens of a prompt: the library's, the request's own, or joined of several parts. */
+struct prep_ids {
+    const int32_t *p;
+    size_t n;
+    t9_ids made;
+    struct buf joined; /* int32_t */
+};
+void prep_ids_deinit(struct prep_ids *ids); /* accepts a zeroed one */
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);
@@ -68,20 +70,23 @@ t9_status prep_check_ids(const struct prep *p, const struct chat_request *r,
                          struct chat_error *err);
 /* Warns of switches that the template does not have. */
 void prep_note_switches(const struct prep *p, struct chat_request *r);
-/* Renders and tokenises into `out` (initialised here; freed by the caller with tok_ids_deinit
+/* The messages as the library takes them, a JSON array. */
+void prep_write_messages(const struct chat_request *r, struct buf *out);
+/* Lays out and tokenises into `out` (initialised here; freed by the caller with prep_ids_deinit
  * whatever comes back). */
-t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct tok_ids *out,
+t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct prep_ids *out,
                       struct chat_error *err);
 /* The same for raw prompt number i, with all special tokens recognised; with its suffix in the
- * order that the vocabulary's fill-in-the-middle tokens ask for. Tokens are taken as they are. */
+ * order that the vocabulary's fill-in-the-middle tokens ask for. Tokens are taken as they are: `r`
+ * must outlive `out`. */
 t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t i,
-                      struct tok_ids *out, struct chat_error *err);
-/* Only renders: appends the prompt's text. */
+                      struct prep_ids *out, struct chat_error *err);
+/* Only lays out: appends the prompt's text. */
 t9_status prep_render(const struct prep *p, const struct chat_request *r, struct buf *out,
                       struct chat_error *err);
 /* Text to tokens as r's add_special and no_parse_special say; `out` as with prep_tokens. */
 t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str text,
-                        struct tok_ids *out, struct chat_error *err);
+                        struct prep_ids *out, struct chat_error *err);
 /* Tokens to text; INVALID for an id outside the vocabulary. */
 t9_status prep_detokenize(const struct prep *p, const struct chat_prompt *tokens, bool special,
                           struct buf *out, struct chat_error *err);

@@ -8,7 +8,6 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "engine/engine.h"
 #include "protocol/run_impl.h"
 
 #include <errno.h>
@@ -53,7 +52,6 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
     run->caller = *caller;
     chat_request_init(&run->request, REQUEST_ARENA_MAX);
     run->request.sampling = prep_params_of(prep)->sampling;
-    buf_init(&run->piece, (size_t)1 << 20);
     buf_init(&run->answer, TEXT_BYTES_MAX);
     run->reply.created_s = clock_unix_s();
     run->reply.model = str_from(prep_params_of(prep)->model_name);
@@ -69,10 +67,7 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
 
 static void choice_deinit(struct run_choice *c)
 {
-    request_free(c->request);
-    stop_deinit(&c->stop);
-    buf_deinit(&c->text);
-    buf_deinit(&c->starts);
+    t9_request_free(atomic_load(&c->request));
     buf_deinit(&c->echo);
     buf_deinit(&c->echo_starts);
     buf_deinit(&c->whole);
@@ -85,10 +80,9 @@ void chat_run_free(struct chat_run *run)
     for (size_t i = 0; i < run->n_choices; i++)
         choice_deinit(&run->choices[i]);
     for (size_t i = 0; i < run->n_prompts; i++)
-        tok_ids_deinit(&run->prompts[i]);
+        prep_ids_deinit(&run->prompts[i]);
     mem_free(run->choices);
     mem_free(run->prompts);
-    buf_deinit(&run->piece);
     buf_deinit(&run->answer);
     chat_request_deinit(&run->request);
     mem_free(run);
@@ -176,27 +170,28 @@ static void wake(struct chat_run *run, unsigned n_ended)
     run->hooks.wake(run->hooks.ctx);
 }
 
-static void on_engine(void *ctx, struct request *r)
+static void on_engine(void *ctx, t9_request *r, bool last)
 {
     struct run_choice *c = ctx;
-    wake(c->run, atomic_load(&r->finish) != FINISH_REASON_NONE);
+    atomic_store_explicit(&c->request, r, memory_order_release);
+    wake(c->run, last);
 }
 
 /* How many tokens may be generated: what was asked, clamped to what fits. */
 static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_t *out,
                                    struct chat_error *err)
 {
-    struct engine *engine = prep_params_of(run->prep)->engine;
+    const t9_engine *engine = prep_params_of(run->prep)->engine;
     struct chat_request *q = &run->request;
-    int32_t room = engine_max_tokens(engine, (int32_t)n_prompt);
-    if (q->no_reply && n_prompt == (size_t)engine_max_length(engine))
+    int32_t room = t9_engine_max_tokens(engine, (int32_t)n_prompt);
+    if (q->no_reply && n_prompt == (size_t)t9_engine_max_length(engine))
         room = 1; /* nothing comes after it */
     if (room <= 0)
         return chat_fail(err, T9_STATUS_INVALID, prompt_field(run), "context_length_exceeded",
                          "the prompt has %zu tokens, and prompt and reply together may have %d: "
                          "shorten the conversation, or raise --max-length where the model's own "
                          "limit allows it",
-                         n_prompt, engine_max_length(engine));
+                         n_prompt, t9_engine_max_length(engine));
     if (q->max_tokens > room)
         chat_warn(q,
                   "max_tokens %lld was lowered to %d, which is what fits beside a prompt of %zu "
@@ -226,59 +221,12 @@ static t9_status choose_seed(struct chat_run *run, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-/* What was said outside of the body wins: a proxy in front can lower what clients ask for. */
-static void set_queueing(const struct chat_run *run, struct request *r)
-{
-    const struct chat_caller *c = &run->caller;
-    const struct chat_request *q = &run->request;
-    int64_t timeout_ms = c->queue_timeout_ms ? c->queue_timeout_ms : q->queue_timeout_ms;
-    r->priority = c->has_priority ? c->priority : q->priority;
-    r->client_key = c->client_key;
-    if (timeout_ms)
-        r->deadline_ns = c->received_ns + (uint64_t)timeout_ms * 1000000;
-}
-
-static t9_status make_request(struct chat_run *run, struct run_choice *c, struct chat_error *err)
-{
-    struct t9_err e = {0};
-    const struct chat_request *q = &run->request;
-    const struct tok_ids *prompt = &run->prompts[c->prompt];
-    int32_t max_tokens = 0;
-    t9_status s = choose_max_tokens(run, prompt->n, &max_tokens, err);
-    T9_TRY(name_prompt(run, (size_t)c->prompt, s, err));
-    s = request_new(&c->request, max_tokens, &e);
-    if (s != T9_STATUS_OK)
-        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
-    struct request *r = c->request;
-    r->prompt = prompt->p;
-    r->n_prompt = (int32_t)prompt->n;
-    r->sampling = q->sampling;
-    r->choice = (uint32_t)(c->index % q->n);
-    r->prompt_only = q->no_reply;
-    r->ignore_eos = q->ignore_eos;
-    r->min_tokens = q->min_tokens;
-    r->stop_tokens = q->stop_tokens;
-    r->n_stop_tokens = q->n_stop_tokens;
-    r->notify = on_engine;
-    r->notify_ctx = c;
-    set_queueing(run, r);
-    atomic_store(&r->clocks.received, run->caller.received_ns);
-    atomic_store(&r->clocks.parsed, clock_now_ns());
-    if (q->logprobs && (s = request_want_logprobs(r, q->n_top, q->echo, &e)) != T9_STATUS_OK)
-        return chat_fail(err, s, "logprobs", NULL, "%s", e.msg);
-    return T9_STATUS_OK;
-}
-
 static void choice_init(struct run_choice *c, struct chat_run *run, size_t index)
 {
-    const struct chat_request *q = &run->request;
     c->run = run;
     c->index = (int32_t)index;
-    c->prompt = c->index / q->n;
-    detok_init(&c->detok, tokenizer_vocab(prep_params_of(run->prep)->tokenizer));
-    stop_init(&c->stop, q->stops, q->n_stops);
-    buf_init(&c->text, (size_t)4 << 20);
-    buf_init(&c->starts, TEXT_BYTES_MAX);
+    c->prompt = c->index / run->request.n;
+    c->stop_token = -1;
     buf_init(&c->echo, TEXT_BYTES_MAX);
     buf_init(&c->echo_starts, TEXT_BYTES_MAX);
     buf_init(&c->whole, TEXT_BYTES_MAX);
@@ -289,8 +237,6 @@ static t9_status make_choices(struct chat_run *run, struct chat_error *err)
     struct t9_err e = {0};
     size_t n = run->n_prompts * (size_t)run->request.n;
     t9_status s = choose_seed(run, &e);
-    if (s == T9_STATUS_OK)
-        s = sample_params_check(&run->request.sampling, &e);
     if (s != T9_STATUS_OK)
         return chat_fail(err, s, NULL, NULL, "%s", e.msg);
     run->choices = mem_calloc(n, sizeof *run->choices);
@@ -299,8 +245,15 @@ static t9_status make_choices(struct chat_run *run, struct chat_error *err)
     run->n_choices = n;
     for (size_t i = 0; i < n; i++)
         choice_init(&run->choices[i], run, i);
-    for (size_t i = 0; i < n; i++)
-        T9_TRY(make_request(run, &run->choices[i], err));
+    for (size_t i = 0; i < n; i++) {
+        struct run_choice *c = &run->choices[i];
+        s = choose_max_tokens(run, run->prompts[c->prompt].n, &c->max_tokens, err);
+        T9_TRY(name_prompt(run, (size_t)c->prompt, s, err));
+    }
+    /* What was said outside of the body wins: a proxy in front can lower what clients ask for. */
+    run->queue_timeout_ms =
+        run->caller.queue_timeout_ms ? run->caller.queue_timeout_ms : run->request.queue_timeout_ms;
+    run->parsed_ns = clock_now_ns();
     return T9_STATUS_OK;
 }
 
@@ -316,13 +269,52 @@ static t9_status refused(const struct chat_run *run, t9_status s, const char *ms
                      "%s", msg);
 }
 
+static t9_status submit_choice(struct run_choice *c, struct t9_err *err)
+{
+    struct chat_run *run = c->run;
+    const struct chat_request *q = &run->request;
+    const struct prep_ids *prompt = &run->prompts[c->prompt];
+    struct t9_request_params p = q->sampling;
+    const char *stops[CHAT_STOPS_MAX];
+    size_t stop_bytes[CHAT_STOPS_MAX];
+    t9_request *r = NULL;
+    for (size_t i = 0; i < q->n_stops; i++) {
+        stops[i] = q->stops[i].p;
+        stop_bytes[i] = q->stops[i].n;
+    }
+    p.prompt = prompt->p;
+    p.n_prompt = prompt->n;
+    p.max_tokens = c->max_tokens;
+    p.choice = (uint32_t)(c->index % q->n);
+    p.prompt_only = q->no_reply;
+    p.text = !q->no_reply;
+    p.text_starts = p.text && run_wants_details(run);
+    p.stops = stops;
+    p.stop_bytes = stop_bytes;
+    p.n_stops = p.text ? q->n_stops : 0;
+    p.stop_ids = q->stop_tokens;
+    p.n_stop_ids = (size_t)q->n_stop_tokens;
+    p.ignore_eos = q->ignore_eos;
+    p.min_tokens = q->min_tokens;
+    p.n_logprobs = q->logprobs ? 1 + q->n_top : 0;
+    p.prompt_logprobs = q->logprobs && q->echo;
+    p.priority = run->caller.has_priority ? run->caller.priority : q->priority;
+    p.client_key = run->caller.client_key;
+    p.queue_timeout_ms = run->queue_timeout_ms;
+    p.received_ns = run->caller.received_ns;
+    p.wake = on_engine;
+    p.wake_ctx = c;
+    T9_TRY(t9_engine_submit(prep_params_of(run->prep)->engine, &p, &r, err));
+    atomic_store(&c->request, r);
+    return T9_STATUS_OK;
+}
+
 static t9_status submit(struct chat_run *run, struct chat_error *err)
 {
     struct t9_err e = {0};
-    struct engine *engine = prep_params_of(run->prep)->engine;
     atomic_store(&run->n_parts, (unsigned)run->n_choices);
     for (size_t i = 0; i < run->n_choices; i++) {
-        t9_status s = engine_submit(engine, run->choices[i].request, &e);
+        t9_status s = submit_choice(&run->choices[i], &e);
         if (s == T9_STATUS_OK) {
             atomic_store(&run->submitted, true);
             continue;
@@ -332,7 +324,7 @@ static t9_status submit(struct chat_run *run, struct chat_error *err)
         (void)refused(run, s, e.msg, &run->submit_error);
         atomic_store(&run->submit_failed, true);
         for (size_t k = 0; k < i; k++)
-            engine_cancel(engine, run->choices[k].request);
+            t9_request_cancel(atomic_load(&run->choices[k].request));
         wake(run, (unsigned)(run->n_choices - i));
         break;
     }
@@ -373,9 +365,6 @@ bool chat_run_is_stream(const struct chat_run *run)
 
 bool chat_run_notified(struct chat_run *run)
 {
-    /* Cleared before anything is read: what the engine adds from now on makes a new wake. */
-    for (size_t i = 0; i < run->n_choices; i++)
-        atomic_store(&run->choices[i].request->notified, false);
     run->n_taken++;
     /* Each wake is counted before it is made, and before its choice counts as ended: when all have
      * ended, no more are to come. */
@@ -388,8 +377,8 @@ void chat_run_cancel(struct chat_run *run)
     if (!atomic_load(&run->submitted))
         return;
     for (size_t i = 0; i < run->n_choices; i++) {
-        struct request *r = run->choices[i].request;
-        if (atomic_load(&r->finish) == FINISH_REASON_NONE)
-            engine_cancel(prep_params_of(run->prep)->engine, r);
+        t9_request *r = atomic_load(&run->choices[i].request);
+        if (r)
+            t9_request_cancel(r);
     }
 }

@@ -1,6 +1,6 @@
 /*
  * protocol/run.h - one client request from its body to its last event, for any protocol: parse,
- * prepare, submit one engine request for each choice, read, stop strings, cancel.
+ * prepare, submit one request of the library for each choice, read, cancel.
  *
  * Threads: chat_run_start on a prep thread; then chat_run_next and the writers on one thread at a
  * time; chat_run_cancel and chat_run_notified on any. The caller's locks give the order between
@@ -11,6 +11,8 @@
 
 #include "protocol/adapter.h"
 #include "protocol/prep.h"
+
+#include <stdatomic.h>
 
 struct chat_run;
 
@@ -67,7 +69,7 @@ struct chat_run_times {
     const char *finish; /* "stop", "length", "cancelled", "error" or "none" */
 };
 struct chat_run_times chat_run_times(const struct chat_run *run);
-/* Marks first_byte and last_byte of the request's clocks. */
+/* Bytes of the reply have gone out; the first of them counts. */
 void chat_run_mark_byte(struct chat_run *run, uint64_t now_ns);
 
 #endif

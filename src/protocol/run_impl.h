@@ -5,30 +5,33 @@
 #define T9_PROTOCOL_RUN_IMPL_H
 
 #include "protocol/run.h"
-#include "tokenizer/stop.h"
 
-/* One answer: an engine request and what has been read of it. */
+#include <stdatomic.h>
+
+/* One answer: a request of the library and what has been read of it. */
 struct run_choice {
     struct chat_run *run;
     int32_t index, prompt;
-    struct request *request; /* NULL until it was made */
+    int32_t max_tokens;
+    /* NULL until the engine took it. Its first wake may come before that is known here, and tells
+     * it, too. */
+    _Atomic(t9_request *) request;
 
     /* the reader's */
-    struct event_cursor cursor;
-    int32_t at, end; /* tokens of the log: turned into text, known to be there */
-    int32_t n_told; /* of them, told to the client with their text; kept where details are wanted */
-    struct detok detok;
-    struct stop_matcher stop;
-    struct buf text;      /* of the next event */
-    struct buf starts;    /* uint32_t of each token that was turned into text, in characters */
-    struct buf echo;      /* the prompt's text */
-    struct buf whole;     /* all text, when the reply is not a stream */
-    uint32_t n_pushed;    /* characters that the tokens before `at` have */
-    uint32_t n_echo;      /* characters of the echo */
-    uint32_t n_told_text; /* characters that were told */
-    struct buf echo_starts;
-    bool begun, echoed, stop_hit, flushed, over;
-    struct event last; /* DONE or ERROR once seen */
+    struct t9_event ev; /* the newest one, where has_ev: not told to the client yet */
+    bool has_ev;
+    int32_t at;     /* tokens that events brought */
+    int32_t n_told; /* of them, told to the client with their text, where details are wanted */
+    const uint32_t *starts; /* of the first `at` tokens, where details are wanted */
+    struct buf echo;        /* the prompt's text */
+    struct buf echo_starts; /* uint32_t of each of its tokens, in characters */
+    struct buf whole;       /* all text, when the reply is not a stream */
+    uint32_t n_echo;        /* characters of the echo */
+    uint32_t n_told_text;   /* characters of the answer that were told */
+    bool begun, echoed, over;
+    bool stopped;     /* by a stop string */
+    t9_finish finish; /* once DONE or ERROR was read, as the next */
+    int32_t stop_token;
 };
 
 struct chat_run {
@@ -39,11 +42,14 @@ struct chat_run {
 
     struct chat_request request;
     struct chat_reply reply;
-    struct tok_ids *prompts; /* [n_prompts] */
+    struct prep_ids *prompts; /* [n_prompts] */
     size_t n_prompts;
     struct run_choice *choices; /* [n_choices], those of a prompt side by side */
     size_t n_choices;
     struct buf answer; /* of an adapter without engine */
+    int64_t queue_timeout_ms;
+    uint64_t parsed_ns; /* when all was ready to be submitted */
+    _Atomic uint64_t first_byte_ns;
 
     atomic_bool is_stream;
     atomic_bool submitted;     /* choices are constant from here on; at least one was taken */
@@ -55,7 +61,6 @@ struct chat_run {
     unsigned n_taken;     /* wakes answered; notifier */
 
     /* the reader's */
-    struct buf piece;
     size_t turn; /* choice that is looked at first */
     bool over;
 };

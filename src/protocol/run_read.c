@@ -1,29 +1,36 @@
 /*
- * protocol/run_read.c - reads a run's choices: tokens of the engine's logs become text, text is
- * held back where a character or a stop string may go on, and what is certain becomes events.
+ * protocol/run_read.c - reads a run's choices: what the library's events bring becomes the events
+ * of a reply.
  *
- * The answer's text is made here and nowhere else, so a stream and a whole reply can't differ.
+ * The answer's text is made in one place, the library, so a stream and a whole reply can't differ.
  * Formatting happens only when the reader asks: a slow client costs its token logs and nothing
  * more. One thread at a time.
  */
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "engine/engine.h"
 #include "protocol/run_impl.h"
 
 #include <math.h>
-
-#define TEXT_PART_BYTES ((size_t)4096) /* of one TEXT event; a reader behind gets several */
 
 bool chat_run_wants_tokens(const struct chat_run *run)
 {
     return run->request.n_stops > 0;
 }
 
+/* Zeroes, finish NONE among them, before the engine took it. */
+static struct t9_request_info info_of(const struct run_choice *c)
+{
+    struct t9_request_info info = {.struct_size = sizeof info};
+    t9_request *r = atomic_load(&c->request);
+    if (r)
+        (void)t9_request_info(r, &info);
+    return info;
+}
+
 bool chat_run_is_over(const struct chat_run *run)
 {
     for (size_t i = 0; i < run->n_choices; i++) {
-        if (atomic_load(&run->choices[i].request->finish) == FINISH_REASON_NONE)
+        if (info_of(&run->choices[i]).finish == T9_FINISH_NONE)
             return atomic_load(&run->submit_failed);
     }
     return true;
@@ -31,20 +38,19 @@ bool chat_run_is_over(const struct chat_run *run)
 
 bool chat_run_in_timed_queue(const struct chat_run *run)
 {
-    if (run->n_choices == 0 || atomic_load(&run->submit_failed))
+    if (run->n_choices == 0 || run->queue_timeout_ms == 0 || atomic_load(&run->submit_failed))
         return false;
-    const struct request *r = run->choices[0].request;
-    return r->deadline_ns && atomic_load(&r->clocks.admitted) == 0 &&
-           atomic_load(&r->finish) == FINISH_REASON_NONE;
+    struct t9_request_info info = info_of(&run->choices[0]);
+    return info.first_row_ns == 0 && info.finish == T9_FINISH_NONE;
 }
 
 bool chat_run_failed_early(const struct chat_run *run)
 {
     bool failed = atomic_load(&run->submit_failed);
     for (size_t i = 0; i < run->n_choices; i++) {
-        const struct request *r = run->choices[i].request;
-        failed |= atomic_load(&r->finish) == FINISH_REASON_ERROR;
-        if (atomic_load(&r->n_tokens) > 0)
+        struct t9_request_info info = info_of(&run->choices[i]);
+        failed |= info.finish == T9_FINISH_ERROR;
+        if (info.n_tokens > 0)
             return atomic_load(&run->submit_failed);
     }
     return failed;
@@ -59,29 +65,25 @@ static double span_ms(uint64_t from_ns, uint64_t to_ns)
 
 static struct chat_timings timings_of(const struct chat_run *run)
 {
-    struct chat_timings t = {0};
-    const struct run_choice *first_choice = &run->choices[0];
-    const struct request *r = first_choice->request;
-    const struct req_clocks *c = &r->clocks;
-    uint64_t admitted = atomic_load(&c->admitted), first = atomic_load(&c->first_token);
-    uint64_t queued = atomic_load(&c->queued), last = atomic_load(&c->last_token);
+    const struct run_choice *first = &run->choices[0];
+    struct t9_request_info info = info_of(first);
+    struct chat_timings t = {.n_preempted = info.n_preempted};
     uint64_t received = run->caller.received_ns;
-    int32_t computed = r->n_prompt - atomic_load(&r->n_cached);
-    t.parse_ms = span_ms(received, atomic_load(&c->parsed));
-    t.prefix_wait_ms = (double)atomic_load(&c->prefix_ns) / 1e6;
-    t.queue_ms = fmax(0, span_ms(queued, admitted) - t.prefix_wait_ms);
-    t.preempted_ms = (double)atomic_load(&c->preempted_ns) / 1e6;
-    t.n_preempted = atomic_load(&r->n_preempted);
-    t.first_token_ms = span_ms(received, first);
-    t.first_byte_ms = span_ms(received, atomic_load(&c->first_byte));
-    t.last_token_ms = span_ms(received, last);
-    t.prefill_ms = span_ms(admitted, first);
-    t.decode_ms = span_ms(first, last);
+    int32_t computed = (int32_t)run->prompts[0].n - info.n_cached;
+    t.parse_ms = span_ms(received, run->parsed_ns);
+    t.prefix_wait_ms = (double)info.prefix_wait_ns / 1e6;
+    t.queue_ms = fmax(0, span_ms(info.queued_ns, info.first_row_ns) - t.prefix_wait_ms);
+    t.preempted_ms = (double)info.preempted_ns / 1e6;
+    t.first_token_ms = span_ms(received, info.first_token_ns);
+    t.first_byte_ms = span_ms(received, atomic_load(&run->first_byte_ns));
+    t.last_token_ms = span_ms(received, info.last_token_ns);
+    t.prefill_ms = span_ms(info.first_row_ns, info.first_token_ns);
+    t.decode_ms = span_ms(info.first_token_ns, info.last_token_ns);
     if (t.prefill_ms > 0)
         t.prompt_per_s = computed * 1e3 / t.prefill_ms;
     /* The first token belongs to the prefill. */
-    if (t.decode_ms > 0 && first_choice->at > 1)
-        t.decode_per_s = (first_choice->at - 1) * 1e3 / t.decode_ms;
+    if (t.decode_ms > 0 && first->at > 1)
+        t.decode_per_s = (first->at - 1) * 1e3 / t.decode_ms;
     return t;
 }
 
@@ -92,8 +94,8 @@ static struct chat_usage usage_of(const struct chat_run *run)
     for (size_t i = 0; i < run->n_choices; i++) {
         const struct run_choice *c = &run->choices[i];
         if (i == 0 || c->prompt != run->choices[i - 1].prompt) {
-            u.n_prompt += c->request->n_prompt;
-            u.n_cached += atomic_load(&c->request->n_cached);
+            u.n_prompt += (int32_t)run->prompts[c->prompt].n;
+            u.n_cached += info_of(c).n_cached;
         }
         u.n_completion += run->request.no_reply ? 0 : c->at;
     }
@@ -111,127 +113,58 @@ struct chat_run_times chat_run_times(const struct chat_run *run)
     t.n_cached = u.n_cached;
     t.n_completion = u.n_completion;
     t.timings = timings_of(run);
-    t.finish =
-        c->stop_hit ? "stop" : finish_reason_name((finish_reason)atomic_load(&c->request->finish));
+    t.finish = t9_finish_name(c->stopped ? T9_FINISH_STOP : info_of(c).finish);
     return t;
 }
 
 void chat_run_mark_byte(struct chat_run *run, uint64_t now_ns)
 {
-    if (!atomic_load(&run->submitted))
-        return;
-    for (size_t i = 0; i < run->n_choices; i++) {
-        struct req_clocks *c = &run->choices[i].request->clocks;
-        if (atomic_load(&c->first_byte) == 0)
-            atomic_store(&c->first_byte, now_ns);
-        atomic_store(&c->last_byte, now_ns);
-    }
+    uint64_t none = 0;
+    (void)atomic_compare_exchange_strong(&run->first_byte_ns, &none, now_ns);
 }
 
-/* ---- tokens to text ---- */
+/* ---- details of tokens ---- */
 
-static void push_start(struct buf *starts, uint32_t at)
+static int32_t n_top_of(const struct chat_run *run)
 {
-    buf_append(starts, &at, sizeof at);
+    return run->request.logprobs ? run->request.n_top : 0;
 }
 
-/* Text that is certain so far goes to c->text; true: a stop string is complete. One that is
- * complete within the least number of tokens does not count. */
-static bool push_text(struct run_choice *c, str text)
+/* The answer's tokens from .. to. */
+static struct chat_tokens answer_tokens(const struct run_choice *c, int32_t from, int32_t to)
 {
-    if (c->at <= c->run->request.min_tokens) {
-        stop_pass(&c->stop, text, &c->text);
-        return false;
-    }
-    return stop_push(&c->stop, text, &c->text);
+    t9_request *r = atomic_load(&c->request);
+    const struct t9_logprob *rows = t9_request_logprobs(r, false);
+    int32_t n_top = n_top_of(c->run);
+    struct chat_tokens t = {
+        .ids = t9_request_tokens(r) + from, .n = to - from, .n_top = n_top, .starts_at = c->n_echo};
+    if (to > from)
+        t.starts = c->starts + from;
+    if (rows)
+        t.logprobs = rows + (size_t)from * (size_t)(1 + n_top);
+    return t;
 }
 
-/* Turns tokens into text until a part is full, the log is used up, or a stop string ended it. */
-static void take_tokens(struct run_choice *c)
+static struct chat_tokens prompt_tokens(const struct run_choice *c)
 {
-    struct chat_run *run = c->run;
-    bool details = run_wants_details(run);
-    while (c->at < c->end && c->text.n < TEXT_PART_BYTES && !c->stop_hit) {
-        buf_clear(&run->piece);
-        if (details)
-            push_start(&c->starts, c->n_echo + c->n_pushed);
-        detok_push(&c->detok, c->request->tokens[c->at++], &run->piece, false);
-        c->n_pushed += (uint32_t)utf8_count(buf_str(&run->piece));
-        c->stop_hit = push_text(c, buf_str(&run->piece));
-        c->text.failed |= run->piece.failed || c->stop.held.failed || c->starts.failed;
-    }
-}
-
-/* The text that was held back for a whole character or a possible stop string. */
-static void flush_text(struct run_choice *c)
-{
-    struct chat_run *run = c->run;
-    c->flushed = true;
-    if (c->stop_hit)
-        return;
-    buf_clear(&run->piece);
-    detok_finish(&c->detok, &run->piece);
-    c->stop_hit = push_text(c, buf_str(&run->piece));
-    if (!c->stop_hit)
-        stop_finish(&c->stop, &c->text);
+    const struct prep_ids *ids = &c->run->prompts[c->prompt];
+    return (struct chat_tokens){.ids = ids->p,
+                                .n = (int32_t)ids->n,
+                                .logprobs = t9_request_logprobs(atomic_load(&c->request), true),
+                                .n_top = n_top_of(c->run),
+                                .starts = (const uint32_t *)(const void *)c->echo_starts.p,
+                                .is_prompt = true};
 }
 
 /* The tokens that belong to the text of this event: those that begin before its end; with the last
  * text all that are left, but for those that a stop string cut off. */
-static void tell_tokens(struct run_choice *c, struct chat_event *ev)
+static void tell_tokens(struct run_choice *c, bool last, struct chat_event *ev)
 {
-    const uint32_t *starts = (const uint32_t *)(const void *)c->starts.p;
-    uint32_t text_end = c->n_echo + c->n_told_text;
     int32_t from = c->n_told, to = from;
-    while (to < c->at && (starts[to] < text_end || (c->flushed && !c->stop_hit)))
+    while (to < c->at && (last || c->starts[to] < c->n_told_text))
         to++;
     c->n_told = to;
-    ev->tokens = (struct chat_tokens){
-        .ids = c->request->tokens + from, .n = to - from, .n_top = c->request->n_top};
-    if (to > from)
-        ev->tokens.starts = starts + from;
-    if (c->request->logprobs)
-        ev->tokens.logprobs = c->request->logprobs + (size_t)from * (size_t)(1 + c->request->n_top);
-}
-
-/* ---- echo ---- */
-
-/* The prompt as text, and where its tokens begin in it. */
-static void make_echo(struct run_choice *c)
-{
-    struct chat_run *run = c->run;
-    const struct tok_ids *ids = &run->prompts[c->prompt];
-    struct detok d;
-    uint32_t n = 0;
-    detok_init(&d, tokenizer_vocab(prep_params_of(run->prep)->tokenizer));
-    for (size_t i = 0; i < ids->n; i++) {
-        size_t before = c->echo.n;
-        push_start(&c->echo_starts, n);
-        detok_push(&d, ids->p[i], &c->echo, true);
-        n += (uint32_t)utf8_count((str){c->echo.p + before, c->echo.n - before});
-    }
-    detok_finish(&d, &c->echo);
-    c->n_echo = (uint32_t)utf8_count(buf_str(&c->echo));
-    c->text.failed |= c->echo.failed || c->echo_starts.failed;
-}
-
-static struct chat_event echo_event(struct run_choice *c)
-{
-    struct chat_event ev = {.kind = CHAT_EVENT_TEXT, .choice = c->index};
-    const struct request *r = c->request;
-    make_echo(c);
-    c->echoed = true;
-    ev.text = buf_str(&c->echo);
-    if (run_wants_details(c->run))
-        ev.tokens = (struct chat_tokens){
-            .ids = r->prompt,
-            .n = r->n_prompt,
-            .logprobs = r->prompt_logprobs,
-            .n_top = r->n_top,
-            .starts = (const uint32_t *)(const void *)c->echo_starts.p,
-            .is_prompt = true,
-        };
-    return ev;
+    ev->tokens = answer_tokens(c, from, to);
 }
 
 /* ---- events ---- */
@@ -244,36 +177,98 @@ static struct chat_event error_event(struct run_choice *c, t9_status status, con
     return ev;
 }
 
-static finish_reason finish_of(const struct run_choice *c)
+static struct chat_event no_memory(struct run_choice *c)
 {
-    if (c->run->request.no_reply)
-        return FINISH_REASON_LENGTH;
-    return c->stop_hit ? FINISH_REASON_STOP : c->last.reason;
+    return error_event(c, T9_STATUS_NOMEM, "no memory for the text of the answer");
+}
+
+/* The prompt as text, and where its tokens begin in it. */
+static t9_status make_echo(struct run_choice *c)
+{
+    const struct prep_ids *ids = &c->run->prompts[c->prompt];
+    t9_detok *d = NULL;
+    str text = {0};
+    t9_status s =
+        t9_detok_new(&d, prep_params_of(c->run->prep)->model, T9_DETOKENIZE_SPECIAL, NULL);
+    for (size_t i = 0; i <= ids->n && s == T9_STATUS_OK; i++) {
+        if (i < ids->n)
+            buf_append(&c->echo_starts, &c->n_echo, sizeof c->n_echo);
+        s = t9_detok_push(d, i < ids->n ? &ids->p[i] : NULL, 1, &text.p, &text.n);
+        buf_puts_str(&c->echo, text);
+        c->n_echo += (uint32_t)utf8_count(text);
+    }
+    t9_detok_free(d);
+    return s == T9_STATUS_OK && (c->echo.failed || c->echo_starts.failed) ? T9_STATUS_NOMEM : s;
+}
+
+static struct chat_event echo_event(struct run_choice *c)
+{
+    struct chat_event ev = {.kind = CHAT_EVENT_TEXT, .choice = c->index};
+    c->echoed = true;
+    if (make_echo(c) != T9_STATUS_OK)
+        return no_memory(c);
+    ev.text = buf_str(&c->echo);
+    if (run_wants_details(c->run))
+        ev.tokens = prompt_tokens(c);
+    return ev;
+}
+
+/* Text and tokens that the library's event brought; false when there is nothing to tell of yet. */
+static bool text_event(struct run_choice *c, struct chat_event *out)
+{
+    const struct t9_event *ev = &c->ev;
+    if (!c->starts)
+        c->starts = ev->text_starts;
+    c->at += ev->n_tokens;
+    c->stopped = ev->stopped;
+    if (ev->text_bytes == 0)
+        return false;
+    *out = (struct chat_event){
+        .kind = CHAT_EVENT_TEXT, .choice = c->index, .text = {ev->text, ev->text_bytes}};
+    c->n_told_text += (uint32_t)utf8_count(out->text);
+    /* Text without a token was held back to the end. */
+    if (run_wants_details(c->run))
+        tell_tokens(c, ev->n_tokens == 0 && !ev->stopped, out);
+    return true;
+}
+
+/* Tokens at the end whose text, if they have any, was told; false when there are none. */
+static bool rest_event(struct run_choice *c, struct chat_event *out)
+{
+    if (!run_wants_details(c->run) || c->ev.stopped || c->n_told == c->at)
+        return false;
+    *out = (struct chat_event){.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = STR("")};
+    tell_tokens(c, true, out);
+    return true;
 }
 
 /* The client's own stop token that ended it, else -1. */
-static int32_t stop_token_of(const struct run_choice *c)
+static int32_t asked_stop_token(const struct run_choice *c, int32_t token)
 {
     const struct chat_request *q = &c->run->request;
-    for (int32_t i = 0; i < q->n_stop_tokens && !c->stop_hit; i++) {
-        if (q->stop_tokens[i] == c->request->stop_token)
-            return q->stop_tokens[i];
+    for (int32_t i = 0; i < q->n_stop_tokens && !c->stopped; i++) {
+        if (q->stop_tokens[i] == token)
+            return token;
     }
     return -1;
 }
 
 static struct chat_event finish_event(struct run_choice *c)
 {
-    if (!c->stop_hit && c->last.kind == EVENT_ERROR)
-        return error_event(c, c->last.error.code, c->last.error.msg);
-    if (!c->stop_hit && c->last.reason == FINISH_REASON_CANCELLED)
+    const struct t9_event *end = &c->ev;
+    if (end->kind == T9_EVENT_ERROR)
+        return error_event(c, end->error.code, end->error.msg);
+    if (end->finish == T9_FINISH_CANCELLED)
         return error_event(c, T9_STATUS_BUSY, "the answer broke off: the server is stopping");
+    c->over = true;
+    c->stopped = end->stopped;
+    c->finish = c->run->request.no_reply ? T9_FINISH_LENGTH : end->finish;
+    c->stop_token = asked_stop_token(c, end->stop_token);
     struct chat_event ev = {.kind = CHAT_EVENT_FINISH,
                             .choice = c->index,
-                            .finish = finish_of(c),
-                            .stop_token = stop_token_of(c),
+                            .finish = c->finish,
+                            .stop_token = c->stop_token,
                             .is_last = true};
-    c->over = true;
     for (size_t i = 0; i < c->run->n_choices; i++)
         ev.is_last &= c->run->choices[i].over;
     if (ev.is_last) {
@@ -283,71 +278,33 @@ static struct chat_event finish_event(struct run_choice *c)
     return ev;
 }
 
-static struct chat_event text_event(struct run_choice *c)
-{
-    struct chat_event ev = {.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = buf_str(&c->text)};
-    c->n_told_text += (uint32_t)utf8_count(ev.text);
-    if (run_wants_details(c->run))
-        tell_tokens(c, &ev);
-    return ev;
-}
-
-/* Takes the engine's next news; false when there is none. */
-static bool read_engine(struct run_choice *c)
-{
-    struct event ev = request_next(c->request, &c->cursor);
-    if (ev.kind == EVENT_NONE)
-        return false;
-    if (ev.kind == EVENT_TOKENS)
-        c->end = ev.to;
-    if (ev.kind == EVENT_DONE || ev.kind == EVENT_ERROR)
-        c->last = ev;
-    return true;
-}
-
-/* Whether the tokens that were not told yet are of use although there is no text to them. */
-static bool tokens_are_left(const struct run_choice *c)
-{
-    return run_wants_details(c->run) && c->flushed && !c->stop_hit && c->n_told < c->at;
-}
-
-static const char no_text[] = "no memory for the text of the answer";
-
 static struct chat_event choice_next(struct run_choice *c)
 {
-    struct chat_event none = {0};
-    struct chat_run *run = c->run;
+    struct chat_event none = {0}, ev;
     if (c->over)
         return none;
     if (!c->begun) {
         c->begun = true;
         return (struct chat_event){.kind = CHAT_EVENT_BEGIN, .choice = c->index};
     }
-    buf_clear(&c->text);
     for (;;) {
-        bool ended = c->last.kind != EVENT_NONE;
-        if (run->request.echo && !c->echoed && (c->end > 0 || ended) &&
-            c->last.kind != EVENT_ERROR) {
-            struct chat_event ev = echo_event(c);
-            return c->text.failed ? error_event(c, T9_STATUS_NOMEM, no_text) : ev;
+        if (!c->has_ev) {
+            c->ev.struct_size = sizeof c->ev;
+            if (t9_request_next(atomic_load(&c->request), 0, &c->ev) != T9_STATUS_OK)
+                return no_memory(c);
         }
-        if (run->request.no_reply)
-            c->at = c->end;
-        take_tokens(c);
-        bool used_up = c->at == c->end || c->stop_hit;
-        if (used_up && !c->flushed && (c->stop_hit || ended)) {
-            if (c->stop_hit)
-                engine_cancel(prep_params_of(run->prep)->engine, c->request);
-            flush_text(c);
-        }
-        if (c->text.failed)
-            return error_event(c, T9_STATUS_NOMEM, no_text);
-        if (c->text.n || (!run->request.no_reply && tokens_are_left(c)))
-            return text_event(c);
-        if (c->flushed)
-            return finish_event(c);
-        if (!read_engine(c))
+        t9_event_kind kind = c->ev.kind;
+        c->has_ev = kind != T9_EVENT_NONE;
+        if (kind == T9_EVENT_NONE)
             return none;
+        bool tokens = kind == T9_EVENT_TOKENS;
+        if (c->run->request.echo && !c->echoed && (tokens || kind == T9_EVENT_DONE))
+            return echo_event(c);
+        if (kind == T9_EVENT_DONE || kind == T9_EVENT_ERROR)
+            return rest_event(c, &ev) ? ev : finish_event(c);
+        c->has_ev = false;
+        if (tokens && text_event(c, &ev))
+            return ev;
     }
 }
 
@@ -359,7 +316,7 @@ static void keep_whole(struct chat_run *run, struct chat_event *ev)
         return;
     buf_puts_str(&c->whole, ev->text);
     if (c->whole.failed)
-        *ev = error_event(c, T9_STATUS_NOMEM, no_text);
+        *ev = no_memory(c);
 }
 
 static struct chat_event end_event(struct chat_run *run)
@@ -410,23 +367,13 @@ void chat_run_write(const struct chat_run *run, const struct chat_event *ev, str
 
 static struct chat_choice whole_choice(const struct chat_run *run, const struct run_choice *c)
 {
-    const struct request *r = c->request;
     struct chat_choice w = {
-        .text = buf_str(&c->whole), .finish = finish_of(c), .stop_token = stop_token_of(c)};
+        .text = buf_str(&c->whole), .finish = c->finish, .stop_token = c->stop_token};
     if (!run_wants_details(run))
         return w;
-    w.answer = (struct chat_tokens){.ids = r->tokens,
-                                    .n = run->request.no_reply ? 0 : c->n_told,
-                                    .logprobs = r->logprobs,
-                                    .n_top = r->n_top,
-                                    .starts = (const uint32_t *)(const void *)c->starts.p};
+    w.answer = answer_tokens(c, 0, run->request.no_reply ? 0 : c->n_told);
     if (c->echoed)
-        w.prompt = (struct chat_tokens){.ids = r->prompt,
-                                        .n = r->n_prompt,
-                                        .logprobs = r->prompt_logprobs,
-                                        .n_top = r->n_top,
-                                        .starts = (const uint32_t *)(const void *)c->echo_starts.p,
-                                        .is_prompt = true};
+        w.prompt = prompt_tokens(c);
     return w;
 }
 

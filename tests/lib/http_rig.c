@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "lib/byte_tokenizer.h"
 #include "lib/t9test.h"
+#include "sdk/internal.h"
 
 void http_rig_start(struct http_rig *r, const struct engine_script *script, struct http_params *p)
 {
@@ -21,8 +22,11 @@ void http_rig_start(struct http_rig *r, const struct engine_script *script, stru
     r->engine = scripted_engine_new(script);
     assert_non_null(r->engine);
     p->port = 0;
-    p->prep.engine = r->engine;
-    p->prep.tokenizer = byte_tokenizer(true);
+    if (sdk_model_wrap(&r->model, byte_tokenizer(true), NULL, &err) != T9_STATUS_OK ||
+        sdk_engine_wrap(&r->wrapped, r->model, r->engine, &err) != T9_STATUS_OK)
+        fail_msg("%s", err.msg);
+    p->prep.engine = r->wrapped;
+    p->prep.model = r->model;
     p->prep.model_name = "scripted";
     p->prep.build_id = "test-build";
     p->about = (struct capabilities){"0", "test-build", "scripted", true};
@@ -36,6 +40,8 @@ void http_rig_stop(struct http_rig *r)
 {
     http_server_stop(r->server, 5000);
     assert_int_equal(scripted_engine_live(r->engine), 0);
+    t9_engine_free(r->wrapped);
+    t9_model_free(r->model);
     scripted_engine_free(r->engine);
 }
 

@@ -10,6 +10,8 @@
 
 struct http_rig {
     struct engine *engine;
+    t9_model *model; /* of bytes */
+    t9_engine *wrapped;
     struct http_server *server;
     uint16_t port; /* 0: a unix socket */
 };

@@ -215,6 +215,30 @@ void engine_cancel(struct engine *e, struct request *r)
     pthread_mutex_unlock(&e->lock);
 }
 
+/* For the library over it, which a test opens by sdk_engine_wrap. */
+void engine_params_init(struct engine_params *p)
+{
+    *p = (struct engine_params){0};
+}
+
+t9_status engine_new(struct engine **out, const struct engine_params *p, struct t9_err *err)
+{
+    (void)p;
+    *out = NULL;
+    return t9_fail(err, T9_STATUS_UNSUPPORTED, "a scripted engine is made by scripted_engine_new");
+}
+
+void engine_free(struct engine *e)
+{
+    scripted_engine_free(e);
+}
+
+bool engine_drain(struct engine *e, int timeout_ms)
+{
+    (void)timeout_ms;
+    return scripted_engine_live(e) == 0;
+}
+
 int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt)
 {
     return n_prompt < e->script.max_length ? e->script.max_length - n_prompt : 0;

@@ -1,15 +1,55 @@
 /*
  * tests/fuzz/protocol/openai_chat_fuzz.c - any bytes as the body of a chat completion request: it
- * is parsed or refused with a message, arranged, and written as the template's arguments, which
- * must parse again.
+ * is parsed or refused with a message; what was parsed is a conversation that the library reads,
+ * arranges and writes as a template's arguments, which must parse again.
  */
 #include "base/mem.h"
-#include "protocol/history.h"
 #include "protocol/openai_chat.h"
+#include "protocol/prep.h"
+#include "sdk/history.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct json_limits limits = {(size_t)64 << 20, 160, (size_t)8 << 20};
+
+static void check_written(const struct history *h)
+{
+    struct buf b;
+    yyjson_doc *doc = NULL;
+    buf_init(&b, (size_t)32 << 20);
+    turns_write(h, &b);
+    if (!b.failed && json_parse(&doc, buf_str(&b), limits, NULL) != T9_STATUS_OK)
+        abort();
+    yyjson_doc_free(doc);
+    buf_deinit(&b);
+}
+
+static void check_conversation(const struct chat_request *r, struct history_caps caps)
+{
+    struct buf b;
+    struct arena arena;
+    struct history h = {0};
+    struct turn *turns = NULL;
+    size_t n = 0;
+    yyjson_doc *doc = NULL;
+    buf_init(&b, (size_t)32 << 20);
+    arena_init(&arena, (size_t)64 << 20);
+    prep_write_messages(r, &b);
+    if (!b.failed) {
+        if (json_parse(&doc, buf_str(&b), limits, NULL) != T9_STATUS_OK ||
+            turns_read(&turns, &n, yyjson_doc_get_root(doc), &arena, NULL) != T9_STATUS_OK ||
+            n != r->n_messages)
+            abort();
+        if (turns_arrange(&h, turns, n, caps, NULL) == T9_STATUS_OK)
+            check_written(&h);
+    }
+    turns_deinit(&h);
+    yyjson_doc_free(doc);
+    arena_deinit(&arena);
+    buf_deinit(&b);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -21,21 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     str body = {(const char *)data + (size ? 1 : 0), size ? size - 1 : 0};
     t9_status s = openai_chat_adapter.parse(body, choice & 1, &r, &e);
     if (s == T9_STATUS_OK) {
-        struct history h;
-        struct history_caps caps = {choice & 2, choice & 4, choice & 8};
-        if (history_arrange(&h, r.messages, r.n_messages, caps, NULL) == T9_STATUS_OK) {
-            struct buf b;
-            yyjson_doc *doc = NULL;
-            struct json_limits limits = {(size_t)64 << 20, 160, (size_t)8 << 20};
-            buf_init(&b, (size_t)32 << 20);
-            history_write(&h, &b);
-            if (!b.failed && json_parse(&doc, buf_str(&b), limits, NULL) != T9_STATUS_OK)
-                abort();
-            if (doc)
-                yyjson_doc_free(doc);
-            buf_deinit(&b);
-        }
-        history_deinit(&h);
+        check_conversation(&r, (struct history_caps){choice & 2, choice & 4, choice & 8});
     } else {
         struct buf b;
         yyjson_doc *doc = NULL;

@@ -11,12 +11,21 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* Within the ranges of tempo9.h; false for a NaN. */
+static bool is_sampling(const struct t9_request_params *p)
+{
+    return p->temperature >= 0 && p->temperature <= 100 && p->top_p > 0 && p->top_p <= 1 &&
+           p->min_p >= 0 && p->min_p <= 1 && p->top_k >= 0 && p->presence_penalty >= -2 &&
+           p->presence_penalty <= 2 && p->frequency_penalty >= -2 && p->frequency_penalty <= 2 &&
+           p->repetition_penalty > 0 && p->repetition_penalty <= 10;
+}
+
 static void check_parsed(const struct chat_request *r)
 {
     uint64_t sum = 0;
-    if (r->n < 1 || r->n_prompts > CHAT_CHOICES_MAX || r->n_top > SAMPLE_TOP_MAX ||
-        r->n_stop_tokens > REQUEST_STOP_TOKENS_MAX || r->sampling.n_bias > SAMPLE_BIAS_MAX ||
-        sample_params_check(&r->sampling, NULL) != T9_STATUS_OK)
+    if (r->n < 1 || r->n_prompts > CHAT_CHOICES_MAX || r->n_top > T9_TOP_LOGPROBS_MAX ||
+        r->n_stop_tokens > T9_STOP_IDS_MAX || r->sampling.n_bias > T9_BIAS_MAX ||
+        !is_sampling(&r->sampling))
         abort();
     for (size_t i = 0; i < r->n_prompts; i++) {
         for (size_t k = 0; k < r->prompts[i].n_tokens; k++) {

@@ -160,8 +160,7 @@ static void test_numbers(void **state)
     taken(&o, "serve m --top-p 0.5");
     assert_true(o.sampling.top_p == 0.5f && isnan(o.sampling.temperature));
     assert_true(isnan(o.sampling.min_p) && o.sampling.top_k == -1);
-    struct sample_params plain;
-    sample_params_init(&plain);
+    const struct cli_sampling plain = {.temperature = 1, .top_p = 1, .repetition_penalty = 1};
     sampling_fill(&o.sampling, &plain);
     assert_true(o.sampling.temperature == 1.0f && o.sampling.top_p == 0.5f);
     assert_true(o.sampling.top_k == 0 && o.sampling.repetition_penalty == 1.0f);

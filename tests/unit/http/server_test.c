@@ -185,7 +185,7 @@ static void test_configuration(void **state)
     engine_script_init(&script);
     http_rig_start(&r, &script, NULL);
     http_params_init(&p);
-    p.prep = (struct prep_params){.tokenizer = byte_tokenizer(true), .model_name = "x"};
+    p.prep = (struct prep_params){.model = r.model, .model_name = "x"};
     p.port = r.port;
     assert_int_equal(http_server_new(&s, &p, &err), T9_STATUS_IO);
     assert_non_null(strstr(err.msg, "is taken by another program"));

@@ -188,7 +188,7 @@ static void test_top_logprobs(void **state)
     static const uint32_t starts[] = {0, 1, 2};
     struct chat_request q = {.logprobs = true, .n_top = 2};
     struct chat_reply reply = {.request = &q, .piece = letter, .piece_ctx = "abcd", .build = "b"};
-    struct chat_choice c = {.text = STR("dac"), .finish = FINISH_REASON_LENGTH, .stop_token = -1};
+    struct chat_choice c = {.text = STR("dac"), .finish = T9_FINISH_LENGTH, .stop_token = -1};
     struct chat_event end = {0};
     struct buf b;
     (void)state;

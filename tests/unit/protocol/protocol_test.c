@@ -12,11 +12,11 @@
 #include "protocol/caller.h"
 #include "protocol/divergence.h"
 #include "protocol/endpoints.h"
-#include "protocol/history.h"
 #include "protocol/models.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/run.h"
+#include "sdk/internal.h"
 
 #define USER "{\"role\":\"user\",\"content\":\"hi\"}"
 
@@ -118,14 +118,14 @@ static const char *right_value(const char *name)
 /* Everything of a request that a field may set, without addresses. */
 static void fingerprint(const struct chat_request *r, struct buf *b)
 {
-    const struct sample_params *p = &r->sampling;
+    const struct t9_request_params *p = &r->sampling;
     buf_clear(b);
-    buf_printf(b, "%.9g %.9g %.9g %d %llu %.9g %.9g %.9g %d|", (double)p->temperature,
+    buf_printf(b, "%.9g %.9g %.9g %d %llu %.9g %.9g %.9g %zu|", (double)p->temperature,
                (double)p->top_p, (double)p->min_p, p->top_k, (unsigned long long)p->seed,
                (double)p->presence_penalty, (double)p->frequency_penalty,
                (double)p->repetition_penalty, p->n_bias);
-    for (int32_t i = 0; i < p->n_bias; i++)
-        buf_printf(b, "%d:%g ", p->bias[i].id, (double)p->bias[i].bias);
+    for (size_t i = 0; i < p->n_bias; i++)
+        buf_printf(b, "%d:%g ", p->bias[i].token, (double)p->bias[i].bias);
     buf_printf(b, "|%zu %zu %zu " STR_FMT " " STR_FMT " " STR_FMT "|", r->n_messages, r->n_prompts,
                r->n_stops, STR_ARG(r->model), STR_ARG(r->reasoning_effort), STR_ARG(r->suffix));
     if (r->n_prompts)
@@ -292,75 +292,44 @@ static void test_messages(void **state)
     assert_true(str_eqz(r.messages[0].content, "a\nb"));
     assert_false(r.messages[1].has_content);
 
-    struct history h;
     struct buf b;
     buf_init(&b, 1 << 16);
-    assert_int_equal(history_arrange(&h, r.messages, r.n_messages,
-                                     (struct history_caps){true, true, true}, NULL),
-                     T9_STATUS_OK);
-    history_write(&h, &b);
+    prep_write_messages(&r, &b);
     buf_putc(&b, 0);
     assert_string_equal(
-        b.p,
-        "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"content\":null,"
-        "\"tool_calls\":[{\"type\":\"function\",\"id\":\"c1\",\"function\":{\"name\":\"f\","
-        "\"arguments\":{\"x\":1}}}]},{\"role\":\"tool\",\"content\":\"42\","
-        "\"tool_call_id\":\"c1\"}]");
+        b.p, "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\","
+             "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+             "\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\",\"content\":\"42\","
+             "\"tool_call_id\":\"c1\"}]");
     buf_deinit(&b);
-    history_deinit(&h);
     chat_request_deinit(&r);
 }
 
-/* Roles and contents as letters ("s1u2") arranged for a template; the result in the same form. */
-static void arrange(const char *in, struct history_caps caps, const char *want)
+static const t9_model *wrap_model(bool chatml)
 {
-    struct chat_message m[16] = {0};
-    size_t n = strlen(in) / 2;
-    struct history h;
-    char got[512];
-    size_t at = 0;
-    for (size_t i = 0; i < n; i++) {
-        m[i].role = in[2 * i] == 's'   ? CHAT_ROLE_SYSTEM
-                    : in[2 * i] == 'u' ? CHAT_ROLE_USER
-                                       : CHAT_ROLE_ASSISTANT;
-        m[i].content = (str){in + 2 * i + 1, 1};
-        m[i].has_content = true;
-    }
-    assert_int_equal(history_arrange(&h, m, n, caps, NULL), T9_STATUS_OK);
-    for (size_t i = 0; i < h.n_entries; i++)
-        at += (size_t)snprintf(got + at, sizeof got - at, "%s%c(" STR_FMT ")", i ? " " : "",
-                               chat_role_name(h.entries[i].role)[0], STR_ARG(h.entries[i].content));
-    assert_string_equal(got, want);
-    history_deinit(&h);
-}
-
-static void test_arrangement(void **state)
-{
-    const struct history_caps all = {true, true, true}, none = {false, false, false};
-    const struct history_caps head = {true, false, true}, strict = {true, false, false};
-    (void)state;
-    arrange("s1s2u3", all, "s(1\n\n2) u(3)");
-    arrange("u1s2u3", all, "u(1) s(2) u(3)");
-    arrange("s1u2s3u4", head, "s(1) u(2) u([System message]\n3) u(4)");
-    arrange("s1u2s3u4", strict, "s(1) u(2) u([System message]\n3\n\n4)");
-    arrange("u1a2s3", strict, "u(1) a(2) u([System message]\n3)");
-    arrange("u1s2", strict, "u(1\n\n[System message]\n2)");
-    arrange("u1s2s3u4", strict, "u(1\n\n[System message]\n2) u([System message]\n3\n\n4)");
-    arrange("s1u2", none, "u(1\n\n2)");
-    arrange("s1a2u3", none, "a(2) u(1\n\n3)");
-    arrange("s1", none, "u(1)");
+    t9_model *m = NULL;
+    assert_int_equal(sdk_model_wrap(&m, byte_tokenizer(chatml), NULL, NULL), T9_STATUS_OK);
+    return m;
 }
 
 static struct prep *make_prep(struct engine *e, bool chatml)
 {
-    struct prep_params p = {.tokenizer = byte_tokenizer(chatml),
-                            .engine = e,
-                            .model_name = "m",
-                            .build_id = "b",
-                            .queue_cap = 100};
+    struct prep_params p = {
+        .model = wrap_model(chatml), .model_name = "m", .build_id = "b", .queue_cap = 100};
     struct prep *prep = NULL;
+    if (e)
+        assert_int_equal(sdk_engine_wrap(&p.engine, (t9_model *)(uintptr_t)p.model, e, NULL),
+                         T9_STATUS_OK);
     assert_int_equal(prep_new(&prep, &p, NULL), T9_STATUS_OK);
     return prep;
+}
+
+static void drop_prep(struct prep *prep)
+{
+    struct prep_params p = *prep_params_of(prep);
+    prep_free(prep);
+    t9_engine_free(p.engine);
+    t9_model_free((t9_model *)(uintptr_t)p.model);
 }
 
 /* Text that looks like special tokens stays text where a user wrote it. */
@@ -368,7 +337,7 @@ static void test_provenance(void **state)
 {
     struct chat_request r;
     struct chat_error e;
-    struct tok_ids ids;
+    struct prep_ids ids;
     struct prep *prep = make_prep(NULL, true);
     (void)state;
     assert_true(prep_info(prep).chatml_fallback && prep_info(prep).system);
@@ -386,14 +355,14 @@ static void test_provenance(void **state)
     assert_int_equal(n[BYTE_TOK_IM_END], 2);
     assert_int_equal(n[BYTE_TOK_THINK], 1);
     assert_int_equal(n[BYTE_TOK_BOS], 0);
-    tok_ids_deinit(&ids);
-    prep_free(prep);
+    prep_ids_deinit(&ids);
+    drop_prep(prep);
 
     prep = make_prep(NULL, false);
     assert_int_equal(prep_tokens(prep, &r, &ids, &e), T9_STATUS_UNSUPPORTED);
     assert_string_equal(e.code, "no_chat_template");
-    tok_ids_deinit(&ids);
-    prep_free(prep);
+    prep_ids_deinit(&ids);
+    drop_prep(prep);
     chat_request_deinit(&r);
 }
 
@@ -401,7 +370,7 @@ static void test_model_names(void **state)
 {
     static const char *const aliases[] = {"other"};
     struct prep_params p = {
-        .tokenizer = byte_tokenizer(true), .model_name = "m", .aliases = aliases, .n_aliases = 1};
+        .model = wrap_model(true), .model_name = "m", .aliases = aliases, .n_aliases = 1};
     struct prep *prep = NULL;
     struct chat_request r;
     struct chat_error e;
@@ -419,7 +388,7 @@ static void test_model_names(void **state)
     assert_int_equal(prep_new(&prep, &p, NULL), T9_STATUS_OK);
     assert_int_equal(prep_check_model(prep, &r, &e), T9_STATUS_OK);
     assert_int_equal(r.n_warnings, 1);
-    prep_free(prep);
+    drop_prep(prep);
     chat_request_deinit(&r);
 }
 
@@ -473,7 +442,7 @@ static void on_wake(void *ctx)
 }
 
 /* Reads a chat with a scripted answer, a token a byte, to its end. */
-static void read_chat(const char *text, const char *body, const char *want, finish_reason how,
+static void read_chat(const char *text, const char *body, const char *want, t9_finish how,
                       int32_t n_completion)
 {
     int32_t reply[64];
@@ -497,7 +466,7 @@ static void read_chat(const char *text, const char *body, const char *want, fini
     assert_int_equal(chat_run_start(run, str_from(body), &e), T9_STATUS_OK);
     buf_init(&got, 1 << 16);
     struct chat_event ev = {0};
-    finish_reason finish = FINISH_REASON_NONE;
+    t9_finish finish = T9_FINISH_NONE;
     bool let_go = false;
     int taken = 0;
     while (!let_go || ev.kind != CHAT_EVENT_END) {
@@ -518,7 +487,7 @@ static void read_chat(const char *text, const char *body, const char *want, fini
     assert_int_equal(scripted_engine_cancels(engine), strlen(want) < strlen(text));
     buf_deinit(&got);
     chat_run_free(run);
-    prep_free(prep);
+    drop_prep(prep);
     scripted_engine_free(engine);
 }
 
@@ -527,7 +496,7 @@ static void test_run_stop(void **state)
 {
     (void)state;
     read_chat("one two three four", "{\"messages\":[" USER "],\"stop\":\" three\"}", "one two",
-              FINISH_REASON_STOP, (int32_t)strlen("one two three"));
+              T9_FINISH_STOP, (int32_t)strlen("one two three"));
 }
 
 /* One that is complete within the first min_tokens tokens does not count; one that begins there and
@@ -537,11 +506,11 @@ static void test_run_min_tokens(void **state)
     (void)state;
     read_chat("one two one two",
               "{\"messages\":[" USER "],\"stop\":[\"two\",\"zz\"],\"min_tokens\":7}",
-              "one two one ", FINISH_REASON_STOP, 15);
+              "one two one ", T9_FINISH_STOP, 15);
     read_chat("one two one two", "{\"messages\":[" USER "],\"stop\":[\"ne two\"],\"min_tokens\":6}",
-              "o", FINISH_REASON_STOP, 7);
+              "o", T9_FINISH_STOP, 7);
     read_chat("one two", "{\"messages\":[" USER "],\"stop\":[\"two\",\"twom\"],\"min_tokens\":7}",
-              "one two", FINISH_REASON_STOP, 7);
+              "one two", T9_FINISH_STOP, 7);
 }
 
 struct several {
@@ -580,7 +549,7 @@ static void several_end(struct several *t)
         }
     }
     chat_run_free(t->run);
-    prep_free(t->prep);
+    drop_prep(t->prep);
     scripted_engine_free(t->engine);
 }
 
@@ -641,7 +610,7 @@ static void run_refused(int32_t max_length, const char *body, const char *param,
     if (chat_error_http(&e) != 400 || strcmp(e.param, param) != 0 || !strstr(e.err.msg, says))
         fail_msg("%s: %d %s: %s", body, chat_error_http(&e), e.param, e.err.msg);
     chat_run_free(run);
-    prep_free(prep);
+    drop_prep(prep);
     scripted_engine_free(engine);
 }
 
@@ -678,7 +647,7 @@ static void test_run_prompt_only(void **state)
         if (ev.kind == CHAT_EVENT_TEXT)
             buf_puts_str(&text, ev.text);
         if (ev.kind == CHAT_EVENT_FINISH)
-            assert_int_equal(ev.finish, FINISH_REASON_LENGTH);
+            assert_int_equal(ev.finish, T9_FINISH_LENGTH);
     }
     assert_int_equal(text.n, 4096);
     assert_int_equal(ev.usage.n_completion, 0);
@@ -690,16 +659,18 @@ static void test_run_prompt_only(void **state)
 static void test_divergence_text(void **state)
 {
     const int32_t cached[] = {'a', '\n', '"', BYTE_TOK_IM_END}, asked[] = {0xE6, 0x97};
-    struct engine_divergence d = {7, 40, cached, asked, 4, 2};
+    struct t9_divergence d = {7, 40, 4, 2, cached, asked};
+    const t9_model *m = wrap_model(true);
     struct buf b;
     (void)state;
     buf_init(&b, 1 << 12);
-    divergence_write(byte_tokenizer(true), &d, &b);
+    divergence_write(m, &d, &b);
     assert_true(utf8_valid(buf_str(&b)));
     buf_putc(&b, 0);
     assert_non_null(strstr(b.p, "cached \"a\\n\\\"<|im_end|>\", asked for \""));
     assert_null(strchr(b.p, '\n'));
     buf_deinit(&b);
+    t9_model_free((t9_model *)(uintptr_t)m);
 }
 
 /* The description parses, has every row that is not refused, and refers to nothing unknown. */
@@ -757,7 +728,7 @@ static void test_capabilities_are_json(void **state)
     assert_int_equal(yyjson_arr_size(headers), caller_n_headers);
     yyjson_doc_free(doc);
     buf_deinit(&b);
-    prep_free(prep);
+    drop_prep(prep);
 }
 
 int main(void)
@@ -767,7 +738,6 @@ int main(void)
         cmocka_unit_test(test_neutral_values),
         cmocka_unit_test(test_honoured),
         cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_arrangement),
         cmocka_unit_test(test_provenance),
         cmocka_unit_test(test_model_names),
         cmocka_unit_test(test_caller_headers),
