@@ -68,6 +68,16 @@ class Includes(Tree):
         self.put("src/engine/a.c", HEADER + '#include "tokenizer/bpe.h"\n')
         self.expect("check_includes", "engine may not include")
 
+    def test_files_that_see_more(self):
+        self.put("src/engine/engine.h", HEADER)
+        self.put("src/cli/runtime.h", HEADER + '#include "engine/engine.h"\n')
+        self.put("src/cli/cmd_bench.c", HEADER + '#include "cli/runtime.h"\n')
+        self.expect_clean("check_includes")
+        self.put("src/cli/cmd_serve.c", HEADER + '#include "cli/runtime.h"\n')
+        self.expect("check_includes", 'src/cli/cmd_serve.c:2: cli may not include "cli/runtime.h"')
+        self.put("src/cli/cmd_serve.c", HEADER + '#include "engine/engine.h"\n')
+        self.expect("check_includes", 'src/cli/cmd_serve.c:2: cli may not include "engine/engine.h"')
+
     def test_library_home(self):
         self.put("src/engine/a.c", HEADER + "#include <microhttpd.h>\n")
         self.expect("check_includes", "<microhttpd.h> belongs to src/http")
