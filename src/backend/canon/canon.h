@@ -14,8 +14,8 @@
 #include <math.h>
 
 enum {
-    ACT_BLOCK = 32,    /* activations beside weights with blocks of 32 */
-    ACT_BLOCK_K = 256, /* activations beside K-quants */
+    ACT_BLOCK = 32,    /* activations beside weights with blocks of 32, 64 or 128 */
+    ACT_BLOCK_K = 256, /* activations beside weights with blocks of 256 */
     CANON_LANES = 16,  /* virtual lanes of sums over a row */
     ATTN_SPLIT = 512,  /* keys of one split, counted from position 0 */
 };

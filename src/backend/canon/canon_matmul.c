@@ -132,6 +132,41 @@ static float block_q6_k(const void *w, const void *act, float acc)
     return term(acc, isum, num_f32_from_f16(b->d), a->d);
 }
 
+/* Types in blocks of 256 that are given by their integers. */
+static float block_ints256(dtype_ints256_fn ints, bool has_min, const void *w,
+                           const struct act256 *a, float acc)
+{
+    struct dtype_ints256 b;
+    int32_t isum = 0, msum = 0;
+    ints(w, &b);
+    for (int j = 0; j < 16; j++) {
+        int32_t dot = 0;
+        for (int i = 0; i < 16; i++)
+            dot += b.q[16 * j + i] * a->q[16 * j + i];
+        isum += b.scale[j] * dot;
+        if (has_min)
+            msum += b.min[j] * a->sum16[j];
+    }
+    acc = term(acc, isum, b.d, a->d);
+    return has_min ? term(acc, msum, -b.dmin, a->d) : acc;
+}
+
+/* The same for blocks of n (32 to 128) values, which have one scale per `run` of them. */
+static float block_ints_small(dtype_ints_small_fn ints, int n, int run, const void *w,
+                              const struct act32 *a, float acc)
+{
+    struct dtype_ints_small b;
+    ints(w, &b);
+    for (int e = 0; e < n; e += run) {
+        const struct act32 *part = a + e / ACT_BLOCK;
+        int32_t isum = 0;
+        for (int i = 0; i < run; i++)
+            isum += b.q[e + i] * part->q[e % ACT_BLOCK + i];
+        acc = term(acc, isum, b.d[e / 16], part->d);
+    }
+    return acc;
+}
+
 /* f32 activations: K ascending, one chain. `act` is the float itself. */
 static float one_f32(const void *w, const void *act, float acc)
 {
@@ -159,7 +194,7 @@ static const struct kind {
     uint32_t dtype;
     int32_t block;     /* values */
     size_t block_size; /* bytes */
-    block_fn fn;
+    block_fn fn;       /* NULL: by the block's integers */
 } kinds[] = {
     {DTYPE_F32, 1, 4, one_f32},
     {DTYPE_F16, 1, 2, one_f16},
@@ -172,6 +207,23 @@ static const struct kind {
     {DTYPE_Q4_K, 256, sizeof(struct block_q4_k), block_q4_k},
     {DTYPE_Q5_K, 256, sizeof(struct block_q5_k), block_q5_k},
     {DTYPE_Q6_K, 256, sizeof(struct block_q6_k), block_q6_k},
+    {DTYPE_Q2_K, 256, sizeof(struct block_q2_k), NULL},
+    {DTYPE_Q3_K, 256, sizeof(struct block_q3_k), NULL},
+    {DTYPE_IQ1_S, 256, sizeof(struct block_iq1_s), NULL},
+    {DTYPE_IQ1_M, 256, sizeof(struct block_iq1_m), NULL},
+    {DTYPE_IQ2_XXS, 256, sizeof(struct block_iq2_xxs), NULL},
+    {DTYPE_IQ2_XS, 256, sizeof(struct block_iq2_xs), NULL},
+    {DTYPE_IQ2_S, 256, sizeof(struct block_iq2_s), NULL},
+    {DTYPE_IQ3_XXS, 256, sizeof(struct block_iq3_xxs), NULL},
+    {DTYPE_IQ3_S, 256, sizeof(struct block_iq3_s), NULL},
+    {DTYPE_IQ4_XS, 256, sizeof(struct block_iq4_xs), NULL},
+    {DTYPE_TQ1_0, 256, sizeof(struct block_tq1_0), NULL},
+    {DTYPE_TQ2_0, 256, sizeof(struct block_tq2_0), NULL},
+    {DTYPE_IQ4_NL, 32, sizeof(struct block_iq4_nl), NULL},
+    {DTYPE_MXFP4, 32, sizeof(struct block_mxfp4), NULL},
+    {DTYPE_NVFP4, 64, sizeof(struct block_nvfp4), NULL},
+    {DTYPE_Q1_0, 128, sizeof(struct block_q1_0), NULL},
+    {DTYPE_Q2_0, 64, sizeof(struct block_q2_0), NULL},
 };
 
 static const struct kind *kind_of(uint32_t dtype)
@@ -188,6 +240,21 @@ bool canon_dtype_supported(uint32_t dtype)
     return kind_of(dtype) != NULL;
 }
 
+/* The int8 form of the block of x that a block of weights meets. */
+union act_block {
+    struct act32 a32[128 / ACT_BLOCK];
+    struct act256 a256;
+};
+
+static float block_any(const struct kind *k, const void *w, const union act_block *act, float acc)
+{
+    if (k->block == ACT_BLOCK_K)
+        return block_ints256(dtype_ints256_get(k->dtype), k->dtype == DTYPE_Q2_K, w, &act->a256,
+                             acc);
+    return block_ints_small(dtype_ints_small_get(k->dtype), k->block,
+                            k->dtype == DTYPE_NVFP4 ? 16 : ACT_BLOCK, w, act->a32, acc);
+}
+
 /* acc[o - lo], zero before, for outputs [lo, hi), at most OUT_CHUNK of them. */
 static void row_chunk(const struct kind *k, const struct weight *w, const float *x, int32_t lo,
                       int32_t hi, float *acc)
@@ -196,20 +263,18 @@ static void row_chunk(const struct kind *k, const struct weight *w, const float 
     const char *base = (const char *)w->data + (size_t)lo * row_bytes;
     const int32_t n = hi - lo;
     for (size_t b = 0; b < n_blocks; b++) {
-        union {
-            struct act32 a32;
-            struct act256 a256;
-        } block;
-        const void *act = x + b;
-        if (k->block == ACT_BLOCK) {
-            canon_quant32(&block.a32, x + b * ACT_BLOCK);
-            act = &block.a32;
-        } else if (k->block == ACT_BLOCK_K) {
-            canon_quant256(&block.a256, x + b * ACT_BLOCK_K);
-            act = &block.a256;
+        union act_block block;
+        const void *act = k->block == 1 ? (const void *)(x + b) : &block;
+        const float *from = x + b * (size_t)k->block;
+        if (k->block == ACT_BLOCK_K)
+            canon_quant256(&block.a256, from);
+        else
+            for (int32_t i = 0; i < k->block / ACT_BLOCK; i++)
+                canon_quant32(&block.a32[i], from + i * ACT_BLOCK);
+        for (int32_t o = 0; o < n; o++) {
+            const char *at = base + (size_t)o * row_bytes + b * k->block_size;
+            acc[o] = k->fn ? k->fn(at, act, acc[o]) : block_any(k, at, &block, acc[o]);
         }
-        for (int32_t o = 0; o < n; o++)
-            acc[o] = k->fn(base + (size_t)o * row_bytes + b * k->block_size, act, acc[o]);
     }
 }
 

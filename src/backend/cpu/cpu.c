@@ -173,8 +173,8 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
     T9_TRY(be_weight_init(&w, src, &row_bytes, err));
     if (!canon_dtype_supported(src->dtype) || !panel_geom_init(&g, src->dtype, w.n_in, w.n_out))
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
-                       "%s: type %s has no CPU path; use F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, "
-                       "Q8_0, Q4_K, Q5_K or Q6_K",
+                       "%s: type %s is no type of a weight matrix; `tempo9 inspect` lists what a "
+                       "file has",
                        src->name, gguf_dtype_name(src->dtype));
     T9_TRY(work_grow(c, src->n_in, err));
     if (c->isa) {

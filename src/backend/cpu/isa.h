@@ -15,9 +15,12 @@
 #include "backend/canon/canon.h"
 #include "backend/cpu/pack.h"
 
-/* X(dtype): the types with tiles, in the order of cpu_isa.tile. */
-#define TILE_KIND_LIST(X)                                                                          \
-    X(F32) X(F16) X(BF16) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K)
+/* X(dtype): the types with tiles of their own, in the order of cpu_isa.tile: floats, blocks of 32,
+ * blocks of 256. The others' tile is tile_any. */
+#define TILE_KIND_LIST_FLOAT(X) X(F32) X(F16) X(BF16)
+#define TILE_KIND_LIST_32(X)    X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(IQ4_NL) X(MXFP4)
+#define TILE_KIND_LIST_K(X)     X(Q4_K) X(Q5_K) X(Q6_K) X(Q2_K) X(Q3_K) X(IQ4_XS)
+#define TILE_KIND_LIST(X)       TILE_KIND_LIST_FLOAT(X) TILE_KIND_LIST_32(X) TILE_KIND_LIST_K(X)
 
 typedef enum tile_kind {
 #define X(name) TILE_KIND_##name,
@@ -28,6 +31,7 @@ typedef enum tile_kind {
 
 enum {
     TILE_SIZES = 5,     /* tiles of 1, 2, 4, 8, 16 rows */
+    TILE_ROWS_ANY = 64, /* most rows of tile_any */
     ATTN_PAIRS = 32,    /* (row, head) pairs of one attention tile */
     ATTN_STATE_PAD = 16 /* floats before an o vector: m, l, unused (keeps o on a cache line) */
 };
@@ -65,6 +69,8 @@ struct cpu_isa {
     void (*quant32)(struct act32 *dst, const float *x, int32_t n_blocks);
     void (*quant256)(struct act256 *dst, const float *x, int32_t n_blocks);
     tile_fn tile[TILE_KIND_COUNT][TILE_SIZES];
+    /* Types that have no row there: 1 .. TILE_ROWS_ANY rows. */
+    void (*tile_any)(const struct tile *t, int32_t n_rows);
 
     void (*rmsnorm)(float *dst, const float *x, const float *w, int32_t n, float eps);
     /* dst[i] = act(gate[i]) * up[i] */

@@ -14,9 +14,9 @@
 #include <string.h>
 
 enum {
-    OWN_VALUES = 4096,     /* x up to this is quantised by each worker for itself */
-    QUANT_CHUNK = 1024,    /* columns of one item of the first phase; a multiple of both blocks */
-    ROW_BLOCK = 64,        /* rows of one item: their int8 form stays in the L2 cache */
+    OWN_VALUES = 4096,  /* x up to this is quantised by each worker for itself */
+    QUANT_CHUNK = 1024, /* columns of one item of the first phase; a multiple of both blocks */
+    ROW_BLOCK = TILE_ROWS_ANY, /* rows of one item: their int8 form stays in the L2 cache */
     GROUP_PANELS = 4,      /* panels of one item with several rows, so that they stay there too */
     GROUP_PANELS_ONE = 32, /* with one row */
     ITEMS_PER_WORKER = 6,
@@ -48,7 +48,7 @@ static tile_kind kind_of(uint32_t dtype)
     case DTYPE_##name: return TILE_KIND_##name;
         TILE_KIND_LIST(X)
 #undef X
-    default: return TILE_KIND_COUNT; /* weight_load lets no other type in */
+    default: return TILE_KIND_COUNT; /* tile_any's: weight_load lets no other type in */
     }
 }
 
@@ -93,6 +93,10 @@ static void tiles(const struct cpu_isa *isa, tile_kind kind, const struct tile *
     struct tile t = *base;
     t.act += (size_t)lo * t.act_stride;
     t.dst += (size_t)lo * t.dst_stride;
+    if (kind == TILE_KIND_COUNT) {
+        isa->tile_any(&t, hi - lo);
+        return;
+    }
     for (int size = TILE_SIZES - 1; lo < hi && size >= 0; size--) {
         tile_fn fn = isa->tile[kind][size];
         int32_t rows = 1 << size;
@@ -142,7 +146,7 @@ void cpu_matmul(const struct op *op, struct be_task *t)
     int32_t n_panels = 0, row_blocks = (src->rows + ROW_BLOCK - 1) / ROW_BLOCK;
     for (int k = 0; k < op->n_dst; k++) {
         (void)panel_geom_init(&g[k], op->w[k]->dtype, op->w[k]->n_in, op->w[k]->n_out);
-        f.want32 = f.want32 || g[k].block == ACT_BLOCK;
+        f.want32 = f.want32 || (g[k].block > 1 && g[k].block < ACT_BLOCK_K);
         f.want256 = f.want256 || g[k].block == ACT_BLOCK_K;
         n_panels += g[k].n_panels;
     }

@@ -43,6 +43,23 @@ static const struct form {
     {DTYPE_Q4_K, 256, 144, {{16, 32, CHANGE_NONE}}, 4, 12, {0, 2}, 2},
     {DTYPE_Q5_K, 256, 176, {{48, 32, CHANGE_NONE}, {16, 8, CHANGE_NONE}}, 4, 12, {0, 2}, 2},
     {DTYPE_Q6_K, 256, 210, {{0, 32, CHANGE_NONE}, {128, 16, CHANGE_NONE}}, 192, 16, {208}, 1},
+    {DTYPE_Q2_K, 256, 84, {{16, 16, CHANGE_NONE}}, 0, 16, {80, 82}, 2},
+    {DTYPE_Q3_K, 256, 110, {{32, 16, CHANGE_NONE}, {0, 8, CHANGE_NONE}}, 96, 12, {108}, 1},
+    {DTYPE_IQ1_S, 256, 50, {{2, 12, CHANGE_NONE}}, 0, 0, {0}, 1},
+    {DTYPE_IQ1_M, 256, 56, {{0, 14, CHANGE_NONE}}, 0, 0, {0}, 0},
+    {DTYPE_IQ2_XXS, 256, 66, {{2, 16, CHANGE_NONE}}, 0, 0, {0}, 1},
+    {DTYPE_IQ2_XS, 256, 74, {{2, 16, CHANGE_NONE}}, 66, 8, {0}, 1},
+    {DTYPE_IQ2_S, 256, 82, {{2, 18, CHANGE_NONE}}, 74, 8, {0}, 1},
+    {DTYPE_IQ3_XXS, 256, 98, {{2, 24, CHANGE_NONE}}, 0, 0, {0}, 1},
+    {DTYPE_IQ3_S, 256, 110, {{2, 26, CHANGE_NONE}}, 106, 4, {0}, 1},
+    {DTYPE_IQ4_XS, 256, 136, {{8, 32, CHANGE_NONE}}, 2, 6, {0}, 1},
+    {DTYPE_TQ1_0, 256, 54, {{0, 13, CHANGE_NONE}}, 0, 0, {52}, 1},
+    {DTYPE_TQ2_0, 256, 66, {{0, 16, CHANGE_NONE}}, 0, 0, {64}, 1},
+    {DTYPE_IQ4_NL, 32, 18, {{2, 4, CHANGE_NONE}}, 0, 0, {0}, 1},
+    {DTYPE_MXFP4, 32, 17, {{1, 4, CHANGE_NONE}}, 0, 1, {0}, 0},
+    {DTYPE_NVFP4, 64, 36, {{4, 8, CHANGE_NONE}}, 0, 4, {0}, 0},
+    {DTYPE_Q1_0, 128, 18, {{2, 4, CHANGE_NONE}}, 0, 0, {0}, 1},
+    {DTYPE_Q2_0, 64, 18, {{2, 4, CHANGE_NONE}}, 0, 0, {0}, 1},
 };
 
 static const struct form *form_of(uint32_t dtype)

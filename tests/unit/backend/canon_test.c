@@ -146,10 +146,22 @@ static void rnd_rows(uint32_t dtype, uint8_t *p, size_t n_bytes)
     for (size_t i = 0; i + info->block_bytes <= n_bytes; i += info->block_bytes) {
         uint16_t d = num_f16_from_f32(rnd_f32(0.05f)), b = num_bf16_from_f32(rnd_f32(0.5f));
         float f = rnd_f32(0.5f);
+        size_t end = i + info->block_bytes;
         switch (dtype) {
         case DTYPE_F32: memcpy(p + i, &f, 4); break;
         case DTYPE_BF16: memcpy(p + i, &b, 2); break;
-        case DTYPE_Q6_K: memcpy(p + i + 208, &d, 2); break;
+        case DTYPE_Q2_K: memcpy(p + end - 4, &d, 2); __attribute__((fallthrough));
+        case DTYPE_Q3_K:
+        case DTYPE_Q6_K:
+        case DTYPE_TQ1_0:
+        case DTYPE_TQ2_0: memcpy(p + end - 2, &d, 2); break;
+        case DTYPE_MXFP4: p[i] = (uint8_t)(118 + rnd() % 8); break;
+        case DTYPE_NVFP4: break;
+        case DTYPE_IQ1_M:
+            for (size_t k = 0; k < 4; k++)
+                p[end - 7 + 2 * k] =
+                    (uint8_t)((p[end - 7 + 2 * k] & 15) | (d >> (4 * k) & 15) << 4);
+            break;
         case DTYPE_Q4_1:
         case DTYPE_Q5_1:
         case DTYPE_Q4_K:
@@ -208,22 +220,25 @@ static void matmul_check(struct be *be, uint32_t dtype, bool exact)
 static void test_matmul(void **state)
 {
     (void)state;
-    static const uint32_t dtypes[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16, DTYPE_Q4_0,
-                                      DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0,
-                                      DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K};
     struct be_params p = {.n_threads = 1, .max_rows = 8};
     struct be *be;
     assert_int_equal(be_new(&be, "canon", &p, NULL), T9_STATUS_OK);
-    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
-        assert_true(canon_dtype_supported(dtypes[i]));
-        matmul_check(be, dtypes[i], false);
-        matmul_check(be, dtypes[i], true);
+    int n_types = 0;
+    for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
+        assert_int_equal(canon_dtype_supported(id), dtype_can_dequantize(id));
+        if (!canon_dtype_supported(id))
+            continue;
+        n_types++;
+        matmul_check(be, id, false);
+        matmul_check(be, id, true);
     }
-    uint8_t data[84] = {0};
+    assert_int_equal(n_types, 28);
+    uint8_t data[292] = {0};
     struct weight w;
     struct t9_err err;
-    struct weight_src src = {"odd", DTYPE_Q2_K, 256, 1, read_array, data};
+    struct weight_src src = {"odd", DTYPE_Q8_K, 256, 1, read_array, data};
     assert_int_equal(be_weight_load(be, &w, &src, &err), T9_STATUS_UNSUPPORTED);
+    assert_non_null(strstr(err.msg, "odd: type Q8_K"));
     be_free(be);
 }
 

@@ -6,11 +6,13 @@
  */
 #include "lib/forward.h"
 #include "lib/mkgguf.h"
+#include "lib/quantize.h"
 #include "lib/t9test.h"
 #include "unit/model/fixture.h"
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "gguf/dtype.h"
 
 /* Sanitizers make the scalar backends very slow: shorter sequences (still over a page), fewer
  * types. */
@@ -267,8 +269,18 @@ static float *logits_of(const struct subject *s, uint64_t hashes[N_SEQS][N], siz
     return out;
 }
 
-/* Against canon: every path alone, the SIMD ones also in chunks, ragged and with other threads. */
-static int check_quant_paths(struct subject s, uint64_t want[N_SEQS][N])
+/* Token by token. */
+static void check_single(struct fwd *f, const struct subject *s, uint64_t want[N_SEQS][N])
+{
+    uint64_t got[N_SEQS][N];
+    run_alone(f, s, 1, got);
+    for (int32_t k = 0; k < N_SEQS; k++)
+        same_rows(s, "chunks of", 1, k, got[k], want[k], seq_length(k));
+}
+
+/* Against canon: every path alone, the SIMD ones also in chunks, ragged and with other threads; of
+ * these `few` leaves token by token. */
+static int check_quant_paths(struct subject s, uint64_t want[N_SEQS][N], bool few)
 {
     static const char *const isas[] = {"scalar", "avx2", "avx512"};
     int n_checked = 0;
@@ -284,7 +296,9 @@ static int check_quant_paths(struct subject s, uint64_t want[N_SEQS][N])
             run_alone(&f, &s, 64, got);
             for (int32_t k = 0; k < N_SEQS; k++)
                 same_rows(&s, "threads", s.p.n_threads, k, got[k], want[k], seq_length(k));
-            if (!scalar) {
+            if (!scalar && few) {
+                check_single(&f, &s, want);
+            } else if (!scalar) {
                 check_chunks(&f, &s, want);
                 check_ragged(&f, &s, want);
             }
@@ -317,10 +331,11 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
     float *canon = logits_of(&s, want, &n_vocab);
     rows_differ(want);
     double e = fixture_error(canon, ref, N, (int32_t)n_vocab);
-    int n_checked = check_quant_paths(s, want);
+    int n_checked = check_quant_paths(s, want, !quantize_is_exact(dtype) && !test_is_full());
     print_message("%-14s canon differs from ref by %.3g; cpu equal to canon in %d settings\n", name,
                   e, n_checked);
-    if (!(e <= 0.05))
+    /* Random codes have larger outliers than weights that were quantised. */
+    if (!(e <= (quantize_is_exact(dtype) ? 0.05 : 0.1)))
         fail_msg("%s: canon differs from ref by %g", name, e);
     mem_free(ref);
     mem_free(canon);
@@ -331,11 +346,12 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
 static void test_quantised(void **state)
 {
     (void)state;
-    static const uint32_t dtypes[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q8_0, DTYPE_Q4_K, DTYPE_Q5_K,
-                                      DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16, DTYPE_F32};
     static const char *const archs[] = {"llama", "qwen2", "qwen3"};
-    for (size_t i = 0; i < T9_COUNT(dtypes); i += TYPE_STEP)
-        check_quant(archs[i % 3], dtypes[i], false);
+    uint32_t n = 0;
+    for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
+        if (dtype_can_dequantize(id) && n++ % TYPE_STEP == 0)
+            check_quant(archs[n % 3], id, false);
+    }
     check_quant("llama", DTYPE_Q4_K, true);
     check_quant("qwen3", DTYPE_Q5_K, true);
 }

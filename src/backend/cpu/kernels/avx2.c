@@ -3,6 +3,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/det_math.h"
+#include "gguf/dtype.h"
 
 #include "backend/cpu/kernels/matmul.inc"
 
@@ -18,6 +19,7 @@ const struct cpu_isa cpu_isa_avx2 = {
     .quant32 = quant32,
     .quant256 = quant256,
     .tile = {TILE_KIND_LIST(TILE_ROW)},
+    .tile_any = tile_any,
     .rmsnorm = rmsnorm,
     .act_mul = act_mul,
     .add = add,

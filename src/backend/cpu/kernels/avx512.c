@@ -3,6 +3,7 @@
 
 #include "backend/cpu/isa.h"
 #include "backend/det_math.h"
+#include "gguf/dtype.h"
 
 #define ISA_TILES_8_16
 #include "backend/cpu/kernels/matmul.inc"
@@ -12,18 +13,18 @@
 #include "backend/cpu/kernels/attn.inc"
 
 #define TILE_ROW_K(kind)                                                                           \
-    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL}
+    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL},
 #define TILE_ROW(kind)                                                                             \
     [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8,      \
-                          tile_##kind##_16}
+                          tile_##kind##_16},
 
 const struct cpu_isa cpu_isa_avx512 = {
     .name = ISA_NAME,
     .quant32 = quant32,
     .quant256 = quant256,
-    .tile = {TILE_ROW(F32), TILE_ROW(F16), TILE_ROW(BF16), TILE_ROW(Q4_0), TILE_ROW(Q4_1),
-             TILE_ROW(Q5_0), TILE_ROW(Q5_1), TILE_ROW(Q8_0), TILE_ROW_K(Q4_K), TILE_ROW_K(Q5_K),
-             TILE_ROW_K(Q6_K)},
+    .tile = {TILE_KIND_LIST_FLOAT(TILE_ROW) TILE_KIND_LIST_32(TILE_ROW)
+                 TILE_KIND_LIST_K(TILE_ROW_K)},
+    .tile_any = tile_any,
     .rmsnorm = rmsnorm,
     .act_mul = act_mul,
     .add = add,

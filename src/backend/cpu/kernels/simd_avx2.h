@@ -6,6 +6,7 @@
 #define T9_BACKEND_CPU_SIMD_AVX2_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ enum {
     PV_PAIRS = 4,
     NEAR_ACCS = 8,
     PV_VECS = 2,
+    Q8_BIAS = 0,
 };
 
 typedef __m256 vf;
@@ -121,10 +123,14 @@ FN vi v_int(vf a)
 {
     return _mm256_cvtps_epi32(a);
 }
+/* 2^n for n in [-126, 127]. */
+FN vf v_pow2_int(vi n)
+{
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+}
 FN vf v_pow2(vf n)
 {
-    return _mm256_castsi256_ps(
-        _mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23));
+    return v_pow2_int(_mm256_cvtps_epi32(n));
 }
 FN vf v_scale_from(vf p, vf n, vf x, float min)
 {
@@ -133,6 +139,11 @@ FN vf v_scale_from(vf p, vf n, vf x, float min)
 FN vf v_load_f16(const void *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+FN vf v_from_f16(vi x)
+{
+    return _mm256_cvtph_ps(
+        _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
 }
 FN vf v_load_bf16(const void *p)
 {
@@ -161,6 +172,10 @@ FN vi vi_zero(void)
 FN vi vi_set1(int32_t x)
 {
     return _mm256_set1_epi32(x);
+}
+FN vi vi_set1_8(int x)
+{
+    return _mm256_set1_epi8((char)x);
 }
 FN vi vi_load(const void *p)
 {
@@ -192,8 +207,53 @@ FN vi vi_or(vi a, vi b)
 {
     return _mm256_or_si256(a, b);
 }
-#define vi_shl(a, n) _mm256_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm256_srli_epi32((a), (n))
+FN vi vi_xor(vi a, vi b)
+{
+    return _mm256_xor_si256(a, b);
+}
+#define vi_shl(a, n)   _mm256_slli_epi32((a), (n))
+#define vi_shr(a, n)   _mm256_srli_epi32((a), (n))
+#define vi_sra(a, n)   _mm256_srai_epi32((a), (n))
+#define vi_shl16(a, n) _mm256_slli_epi16((a), (n))
+FN vi vi_sub16(vi a, vi b)
+{
+    return _mm256_sub_epi16(a, b);
+}
+FN vi vi_mul16(vi a, vi b)
+{
+    return _mm256_mullo_epi16(a, b);
+}
+FN vi vi_mulhi_u16(vi a, vi b)
+{
+    return _mm256_mulhi_epu16(a, b);
+}
+FN vi vi_add8(vi a, vi b)
+{
+    return _mm256_add_epi8(a, b);
+}
+FN vi vi_sub8(vi a, vi b)
+{
+    return _mm256_sub_epi8(a, b);
+}
+FN vi vi_table(const void *p)
+{
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
+}
+FN vi vi_lookup(vi table, vi x)
+{
+    return _mm256_shuffle_epi8(table, x);
+}
+FN vi vi_gather(const uint32_t *table, vi idx)
+{
+    return _mm256_i32gather_epi32((const int *)table, idx, 4);
+}
+FN vi vi_mask4(vi bits, const int high)
+{
+    const vi first = _mm256_setr_epi8(0, 0, 0, 0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12, 0, 0, 0,
+                                      0, 4, 4, 4, 4, 8, 8, 8, 8, 12, 12, 12, 12);
+    const vi one = _mm256_set1_epi32(high ? (int)0x80402010 : 0x08040201);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(_mm256_shuffle_epi8(bits, first), one), one);
+}
 FN vi vi_shr_by(vi a, int n)
 {
     return _mm256_srl_epi32(a, _mm_cvtsi32_si128(n));
@@ -203,6 +263,10 @@ FN vi vi_bit_to_4(vi a, int n)
 {
     vi low = _mm256_and_si256(vi_shr_by(a, n), _mm256_set1_epi32(0x03030303));
     return _mm256_slli_epi32(low, 4);
+}
+FN vi vi_bit_to_2(vi a, int n)
+{
+    return _mm256_slli_epi32(_mm256_and_si256(vi_shr_by(a, n), _mm256_set1_epi32(0x01010101)), 2);
 }
 FN vi vi_or_and(vi a, vi b, vi c)
 {
@@ -262,6 +326,62 @@ FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, co
             s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(s16, ones));
         }
     }
+}
+
+/* The two scales of a lane, each in both halves. */
+FN vi vi_scale_low(vi scales)
+{
+    return _mm256_blend_epi16(scales, _mm256_slli_epi32(scales, 16), 0xaa);
+}
+FN vi vi_scale_high(vi scales)
+{
+    return _mm256_blend_epi16(scales, _mm256_srli_epi32(scales, 16), 0x55);
+}
+/* The scale is multiplied in where the pairs of int16 are added anyway. */
+FN vi vi_scaled4(vi acc, const vi w[4], const int8_t *a, vi scale)
+{
+    vi s16 = _mm256_maddubs_epi16(w[0], vi_load1(a));
+#pragma GCC unroll 4
+    for (int g = 1; g < 4; g++)
+        s16 = _mm256_add_epi16(s16, _mm256_maddubs_epi16(w[g], vi_load1(a + 4 * g)));
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(s16, scale));
+}
+FN void vi_scaled_dots(vi isum[], const vi w[8], const int8_t *a, const size_t stride,
+                       const int n_rows, const vi scales)
+{
+    const vi lo = vi_scale_low(scales), hi = vi_scale_high(scales);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++, a += stride) {
+        isum[i] = vi_scaled4(isum[i], w, a, lo);
+        isum[i] = vi_scaled4(isum[i], w + 4, a + 16, hi);
+    }
+}
+FN void vi_scaled_dots_q8(vi isum[], const vi w[8], const int8_t *a, const size_t stride,
+                          const int n_rows, const vi scales, const bool one)
+{
+    (void)one;
+    const vi lo = vi_scale_low(scales), hi = vi_scale_high(scales);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++, a += stride) {
+#pragma GCC unroll 8
+        for (int g = 0; g < 8; g++) {
+            vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
+                                          _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+            isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(s16, g < 4 ? lo : hi));
+        }
+    }
+}
+FN vi vi_dot_signed(const vi *w, const int8_t *a, const int n_words)
+{
+    const vi ones = _mm256_set1_epi16(1);
+    vi s = _mm256_setzero_si256();
+#pragma GCC unroll 8
+    for (int g = 0; g < n_words; g++) {
+        vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
+                                      _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+        s = _mm256_add_epi32(s, _mm256_madd_epi16(s16, ones));
+    }
+    return s;
 }
 
 FN float v_tree16(const vf x[HALVES])

@@ -8,6 +8,7 @@
 #define T9_BACKEND_CPU_SIMD_AVX512_H
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ enum {
     PV_PAIRS = 4,
     NEAR_ACCS = 16,
     PV_VECS = 4,
+    Q8_BIAS = 128, /* what vi_dots_q8 wants signed weights raised by */
 };
 
 typedef __m512 vf;
@@ -136,14 +138,22 @@ FN vf v_scale_from(vf p, vf n, vf x, float min)
     return _mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x, v_set1(min), _CMP_NLT_UQ), p, n);
 }
 /* 2^n for n in [-126, 127]. */
+FN vf v_pow2_int(vi n)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
 FN vf v_pow2(vf n)
 {
-    return _mm512_castsi512_ps(
-        _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23));
+    return v_pow2_int(_mm512_cvtps_epi32(n));
 }
 FN vf v_load_f16(const void *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+/* f16 in the low half of each lane; the high half is 0. */
+FN vf v_from_f16(vi x)
+{
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
 }
 FN vf v_load_bf16(const void *p)
 {
@@ -171,6 +181,10 @@ FN vi vi_zero(void)
 FN vi vi_set1(int32_t x)
 {
     return _mm512_set1_epi32(x);
+}
+FN vi vi_set1_8(int x)
+{
+    return _mm512_set1_epi8((char)x);
 }
 FN vi vi_load(const void *p)
 {
@@ -202,8 +216,57 @@ FN vi vi_or(vi a, vi b)
 {
     return _mm512_or_si512(a, b);
 }
-#define vi_shl(a, n) _mm512_slli_epi32((a), (n))
-#define vi_shr(a, n) _mm512_srli_epi32((a), (n))
+FN vi vi_xor(vi a, vi b)
+{
+    return _mm512_xor_si512(a, b);
+}
+#define vi_shl(a, n)   _mm512_slli_epi32((a), (n))
+#define vi_shr(a, n)   _mm512_srli_epi32((a), (n))
+#define vi_sra(a, n)   _mm512_srai_epi32((a), (n))
+#define vi_shl16(a, n) _mm512_slli_epi16((a), (n))
+FN vi vi_sub16(vi a, vi b)
+{
+    return _mm512_sub_epi16(a, b);
+}
+FN vi vi_mul16(vi a, vi b) /* low halves of the products */
+{
+    return _mm512_mullo_epi16(a, b);
+}
+FN vi vi_mulhi_u16(vi a, vi b)
+{
+    return _mm512_mulhi_epu16(a, b);
+}
+FN vi vi_add8(vi a, vi b)
+{
+    return _mm512_add_epi8(a, b);
+}
+FN vi vi_sub8(vi a, vi b)
+{
+    return _mm512_sub_epi8(a, b);
+}
+/* 16 bytes as a table, and what it has for each byte (0..15) of x. */
+FN vi vi_table(const void *p)
+{
+    return _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)p));
+}
+FN vi vi_lookup(vi table, vi x)
+{
+    return _mm512_shuffle_epi8(table, x);
+}
+/* table[idx] of each lane. */
+FN vi vi_gather(const uint32_t *table, vi idx)
+{
+    return _mm512_i32gather_epi32(idx, table, 4);
+}
+/* Bytes of 0 or 0xff from bits 0..3 (high: 4..7) of each lane; bits from 8 on hold anything. */
+FN vi vi_mask4(vi bits, const int high)
+{
+    const vi masks =
+        _mm512_setr_epi32(0, 0xff, 0xff00, 0xffff, 0xff0000, 0xff00ff, 0xffff00, 0xffffff,
+                          (int)0xff000000, (int)0xff0000ff, (int)0xff00ff00, (int)0xff00ffff,
+                          (int)0xffff0000, (int)0xffff00ff, (int)0xffffff00, -1);
+    return _mm512_permutexvar_epi32(high ? _mm512_srli_epi32(bits, 4) : bits, masks);
+}
 FN vi vi_shr_by(vi a, int n)
 {
     return _mm512_srlv_epi32(a, _mm512_set1_epi32(n));
@@ -212,6 +275,11 @@ FN vi vi_shr_by(vi a, int n)
 FN vi vi_bit_to_4(vi a, int n)
 {
     return _mm512_rolv_epi32(a, _mm512_set1_epi32(4 - n));
+}
+/* Bit n of each byte to bit 2; other bits hold anything. */
+FN vi vi_bit_to_2(vi a, int n)
+{
+    return _mm512_rolv_epi32(a, _mm512_set1_epi32(2 - n));
 }
 FN vi vi_or_and(vi a, vi b, vi c)
 {
@@ -267,6 +335,56 @@ FN vi vi_q8_start(int32_t a_sum)
 FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows)
 {
     vi_dots(s, w, a, stride, n_rows, 8, 255);
+}
+/* 8 words, 16 values with the scale in each lane's low half and 16 with that in its high half:
+ * isum[i] += both scales times their sums. Weights up to 15: the sums fit in 16 bits. */
+FN void vi_scaled_dots(vi isum[], const vi w[8], const int8_t *a, const size_t stride,
+                       const int n_rows, const vi scales)
+{
+    vi lo[8], hi[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+        lo[i] = hi[i] = _mm512_setzero_si512();
+    vi_dots(lo, w, a, stride, n_rows, 4, 15);
+    vi_dots(hi, w + 4, a + 16, stride, n_rows, 4, 15);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+        vi both = _mm512_ternarylogic_epi32(lo[i], _mm512_set1_epi32(0xffff),
+                                            _mm512_slli_epi32(hi[i], 16), 0xea); /* a & b | c */
+        isum[i] = _mm512_dpwssd_epi32(isum[i], both, scales);
+    }
+}
+/* The same for weights in the form of vi_dots_q8; the caller subtracts Q8_BIAS times the scaled
+ * sums of a. `one`: both scales of a lane are the same. */
+FN void vi_scaled_dots_q8(vi isum[], const vi w[8], const int8_t *a, const size_t stride,
+                          const int n_rows, const vi scales, const bool one)
+{
+    const vi first = vi_sra(vi_shl(scales, 16), 16), second = vi_sra(scales, 16);
+    vi lo[8], hi[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++)
+        lo[i] = hi[i] = _mm512_setzero_si512();
+    vi_dots(lo, w, a, stride, n_rows, one ? 8 : 4, 255);
+    if (!one)
+        vi_dots(hi, w + 4, a + 16, stride, n_rows, 4, 255);
+#pragma GCC unroll 8
+    for (int i = 0; i < n_rows; i++) {
+        isum[i] = _mm512_add_epi32(isum[i], _mm512_mullo_epi32(lo[i], first));
+        if (!one)
+            isum[i] = _mm512_add_epi32(isum[i], _mm512_mullo_epi32(hi[i], second));
+    }
+}
+/* Sum of n_words words in the form of vi_dots_q8 times a: the signed sum itself. */
+FN vi vi_dot_signed(const vi *w, const int8_t *a, const int n_words)
+{
+    const vi bias = _mm512_set1_epi8((char)Q8_BIAS);
+    vi s = _mm512_setzero_si512(), extra = s;
+#pragma GCC unroll 8
+    for (int g = 0; g < n_words; g++) {
+        s = vi_dp(s, w[g], a + 4 * g);
+        extra = vi_dp(extra, bias, a + 4 * g);
+    }
+    return _mm512_sub_epi32(s, extra);
 }
 
 /* Lane i with lane i + 8, then 4, 2, 1: the tree of 16 lanes. */
