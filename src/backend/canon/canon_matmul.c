@@ -262,8 +262,8 @@ static void row_chunk(const struct kind *k, const struct weight *w, const float 
     size_t n_blocks = (size_t)(w->n_in / k->block), row_bytes = n_blocks * k->block_size;
     const char *base = (const char *)w->data + (size_t)lo * row_bytes;
     const int32_t n = hi - lo;
+    union act_block block = {0};
     for (size_t b = 0; b < n_blocks; b++) {
-        union act_block block;
         const void *act = k->block == 1 ? (const void *)(x + b) : &block;
         const float *from = x + b * (size_t)k->block;
         if (k->block == ACT_BLOCK_K)
