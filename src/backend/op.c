@@ -80,13 +80,14 @@ static void submit(struct cx *cx, struct op *op)
 }
 
 void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
-                   const struct weight *w)
+                   const struct weight *w, float scale)
 {
     struct op op = {.kind = OP_EMBED_ROWS, .n_dst = 1, .n_src = 2, .n_w = 1};
     op.dst[0] = dst;
     op.src[0] = ids;
     op.src[1] = override;
     op.w[0] = w;
+    op.f[0] = scale;
     submit(cx, &op);
 }
 

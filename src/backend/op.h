@@ -134,11 +134,12 @@ void cx_release(struct cx *cx, size_t mark);
 struct view view_f32(const float *p, int32_t rows, int32_t cols);
 struct view view_i32(const int32_t *p, int32_t rows, int32_t cols);
 
-/* dst[T, D] f32 = rows ids[T] of w (dequantised to f32). Where override (VIEW_PTR [T], may be
- * absent) holds a non-NULL `const float *`, that row [D] is copied instead and the id is ignored.
- *   dst0 = dst, src0 = ids, src1 = override, w0 */
+/* dst[T, D] f32 = rows ids[T] of w (dequantised to f32) times scale. Where override (VIEW_PTR [T],
+ * may be absent) holds a non-NULL `const float *`, that row [D] is copied as it is instead and the
+ * id is ignored.
+ *   dst0 = dst, src0 = ids, src1 = override, w0, f0 = scale */
 void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
-                   const struct weight *w);
+                   const struct weight *w, float scale);
 /* dst[R, D] = src[rows[r], :].   dst0, src0 = src, src1 = rows i32[R] */
 void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows);
 /* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps

@@ -6,6 +6,7 @@
  */
 #include "backend/be_impl.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -82,6 +83,8 @@ static t9_status check_embed_rows(const struct op *op, struct t9_err *err)
     T9_TRY(want(op, "ids", &op->src[0], VIEW_I32, dst->rows, 1, err));
     if (op->src[1].p)
         T9_TRY(want(op, "override", &op->src[1], VIEW_PTR, dst->rows, 1, err));
+    if (!isfinite(op->f[0]) || op->f[0] == 0)
+        return fail(op, err, "the scale is %g", (double)op->f[0]);
     return want_weight(op, op->w[0], dst->cols, op->w[0] ? op->w[0]->n_out : 0, err);
 }
 

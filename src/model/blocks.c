@@ -21,21 +21,42 @@ static struct view page_pool(const struct batch *b)
     return (struct view){b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
 }
 
+static struct view rope_angles(struct cx *cx, const struct rope_table *r, const struct batch *b)
+{
+    int32_t half = r->inv_freq->n_in;
+    struct view angles = cx_alloc(cx, b->n_rows, 2 * half);
+    /* Text only: the first of the three positions. */
+    struct view pos = {(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
+    op_rope_angles(cx, angles, pos, view_f32(r->inv_freq->data, 1, half), r->magnitude);
+    return angles;
+}
+
 struct trunk block_begin(struct cx *cx, const struct model *m, const struct batch *b)
 {
-    const struct rope_params *rope = &m->hp.rope;
-    struct trunk t = {.x = cx_alloc(cx, b->n_rows, m->hp.n_embd),
-                      .angles = cx_alloc(cx, b->n_rows, rope->n_rot)};
+    struct trunk t = {.x = cx_alloc(cx, b->n_rows, m->hp.n_embd)};
     struct view override = {0};
     if (b->embed_override)
         override =
             (struct view){(void *)(uintptr_t)b->embed_override, b->n_rows, 1, 1, VIEW_PTR, 0};
-    op_embed_rows(cx, t.x, row_i32(b->token, b), override, m->token_embd);
-    /* Text only: the first of the three positions. */
-    struct view pos = {(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
-    op_rope_angles(cx, t.angles, pos, view_f32(m->inv_freq->data, 1, rope->n_rot / 2),
-                   m->rope_magnitude);
+    op_embed_rows(cx, t.x, row_i32(b->token, b), override, m->token_embd, m->hp.embd_scale);
+    t.angles = rope_angles(cx, &m->rope, b);
+    if (m->hp.window)
+        t.sliding = rope_angles(cx, &m->rope_sliding, b);
     return t;
+}
+
+/* x += W src, by way of a norm where the branch has one. */
+static void add_branch(struct cx *cx, const struct model *m, const struct trunk *t, struct view src,
+                       const struct weight *w, const struct weight *post_norm)
+{
+    if (!post_norm) {
+        op_matmul_add(cx, t->x, src, w);
+        return;
+    }
+    struct view y = cx_alloc(cx, src.rows, m->hp.n_embd);
+    op_matmul(cx, &y, src, &w, 1);
+    op_rmsnorm(cx, y, y, post_norm, m->hp.eps);
+    op_add(cx, t->x, t->x, y);
 }
 
 void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
@@ -43,6 +64,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
 {
     const struct hparams *hp = &m->hp;
     const struct layer *l = &m->layers[il];
+    bool slides = hp->sliding[il];
     int32_t n_q = hp->n_head * hp->head_dim, n_kv = hp->n_head_kv * hp->head_dim;
     size_t mark = cx_mark(cx);
     struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
@@ -56,7 +78,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
     op_qk_norm_rope_store(cx, &(struct op_rope_store){.q = q,
                                                       .k = k,
                                                       .v = v,
-                                                      .angles = t->angles,
+                                                      .angles = slides ? t->sliding : t->angles,
                                                       .kv_idx = row_i32(b->kv_idx, b),
                                                       .row_seq = row_i32(b->row_seq, b),
                                                       .page_table = page_table(b),
@@ -82,8 +104,9 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .kv = b->kv,
                                         .n_head = hp->n_head,
                                         .kv_layer = il,
+                                        .window = slides ? hp->window : 0,
                                         .scale = hp->attn_scale});
-    op_matmul_add(cx, t->x, o, l->o);
+    add_branch(cx, m, t, o, l->o, l->post_attn_norm);
     cx_release(cx, mark);
 }
 
@@ -98,8 +121,8 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
 
     op_rmsnorm(cx, h, t->x, l->ffn_norm, m->hp.eps);
     op_matmul(cx, (struct view[]){gate, up}, h, (const struct weight *[]){l->gate, l->up}, 2);
-    op_act_mul(cx, gate, gate, up, ACT_SILU);
-    op_matmul_add(cx, t->x, gate, l->down);
+    op_act_mul(cx, gate, gate, up, m->hp.act);
+    add_branch(cx, m, t, gate, l->down, l->post_ffn_norm);
     cx_release(cx, mark);
 }
 

@@ -239,7 +239,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
 {
     struct reader r = {.g = g, .arch = m->arch->name};
     struct hparams *hp = &m->hp;
-    *hp = (struct hparams){.rope.neox = neox};
+    *hp = (struct hparams){.rope.neox = neox, .embd_scale = 1, .act = ACT_SILU};
     T9_TRY(need_i32(&r, "block_count", LAYERS_MAX, &hp->n_layers, err));
     T9_TRY(need_i32(&r, "context_length", INT32_MAX, &hp->context_length, err));
     T9_TRY(need_i32(&r, "embedding_length", EMBD_MAX, &hp->n_embd, err));
@@ -248,8 +248,52 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
         return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r.key, (double)hp->eps);
     T9_TRY(refuse_foreign(&r, hp, err));
     T9_TRY(read_heads(&r, hp, err));
-    T9_TRY(read_rope(&r, hp, err));
+    return read_rope(&r, hp, err);
+}
+
+void hparams_ignore_window(const struct model *m, const struct gguf *g)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
     if (gguf_kv_find(g, key(&r, "attention.sliding_window")))
         LOG_INFO("model", "%s is ignored: released %s models attend to everything", r.key, r.arch);
+}
+
+/* Which layers slide: one of each period does not, or the file has a list. */
+static t9_status read_pattern(struct reader *r, struct hparams *hp, uint32_t period,
+                              struct t9_err *err)
+{
+    const struct gguf_kv *kv = gguf_kv_find(r->g, key(r, "attention.sliding_window_pattern"));
+    bool listed = kv && kv->type == GGUF_TYPE_ARR;
+    if (kv && !listed) {
+        T9_TRY(gguf_get_u32(r->g, r->key, &period, err));
+        T9_TRY(in_range(r->key, period, 1, LAYERS_MAX, err));
+    }
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        uint32_t slides = ((uint32_t)il + 1) % period != 0;
+        if (listed)
+            T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &slides, err));
+        T9_TRY(in_range(r->key, slides, 0, 1, err));
+        hp->sliding[il] = slides != 0;
+    }
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period,
+                          struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    T9_TRY(need_i32(&r, "attention.sliding_window", INT32_MAX, &hp->window, err));
+    T9_TRY(read_pattern(&r, hp, period, err));
+    hp->rope_sliding = (struct rope_params){.n_rot = hp->rope.n_rot,
+                                            .neox = hp->rope.neox,
+                                            .freq_base = 10000,
+                                            .factor = 1,
+                                            .original_context = (float)hp->context_length,
+                                            .attn_factor = 1};
+    T9_TRY(opt_f32(&r, "rope.freq_base_swa", &hp->rope_sliding.freq_base, err));
+    if (!(hp->rope_sliding.freq_base > 0))
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r.key,
+                       (double)hp->rope_sliding.freq_base);
     return T9_STATUS_OK;
 }

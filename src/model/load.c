@@ -15,11 +15,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {&arch_llama, &arch_qwen2, &arch_qwen3};
+static const struct arch *const archs[] = {&arch_gemma3, &arch_llama, &arch_qwen2, &arch_qwen3};
 
 const char *model_known_archs(void)
 {
-    return "llama, qwen2, qwen3";
+    return "gemma3, llama, qwen2, qwen3";
 }
 
 /* Loading state. */
@@ -56,7 +56,8 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
     return T9_STATUS_OK;
 }
 
-/* A slot of m->weights. The capacity covers every tensor, each bound once, and the frequencies. */
+/* A slot of m->weights. The capacity covers every tensor, each bound once, and both kinds of
+ * frequencies. */
 static struct weight *weight_slot(struct model *m)
 {
     return m->n_weights < m->weights_cap ? &m->weights[m->n_weights] : NULL;
@@ -168,10 +169,30 @@ t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer
     return T9_STATUS_OK;
 }
 
-/* The rotary frequencies become a device vector, so that no forward computes a power. */
-static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err)
+/* Rotary frequencies become a device vector, so that no forward computes a power. */
+static t9_status bind_frequencies(struct model *m, const struct rope_params *p,
+                                  const float *factors, const char *name, struct rope_table *out,
+                                  struct t9_err *err)
 {
     float inv_freq[ROPE_MAX / 2];
+    rope_frequencies(p, factors, inv_freq, &out->magnitude);
+    struct weight_src src = {.name = name,
+                             .dtype = DTYPE_F32,
+                             .n_in = p->n_rot / 2,
+                             .n_out = 1,
+                             .read = read_memory,
+                             .ctx = inv_freq};
+    struct weight *w = weight_slot(m);
+    if (!w)
+        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
+    T9_TRY(be_vector_load(m->be, w, &src, err));
+    m->n_weights++;
+    out->inv_freq = w;
+    return T9_STATUS_OK;
+}
+
+static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err)
+{
     const struct weight *factors = NULL;
     int32_t half = m->hp.rope.n_rot / 2;
     T9_TRY(bind_vector(b, &factors, -1, "rope_freqs.weight", half, BIND_OPTIONAL, err));
@@ -181,20 +202,11 @@ static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err
             return t9_fail(err, T9_STATUS_CORRUPT, "rope_freqs.weight has %g at %d", (double)ff[i],
                            i);
     }
-    rope_frequencies(&m->hp.rope, ff, inv_freq, &m->rope_magnitude);
-    struct weight_src src = {.name = "rope_inv_freq",
-                             .dtype = DTYPE_F32,
-                             .n_in = half,
-                             .n_out = 1,
-                             .read = read_memory,
-                             .ctx = inv_freq};
-    struct weight *w = weight_slot(m);
-    if (!w)
-        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
-    T9_TRY(be_vector_load(m->be, w, &src, err));
-    m->n_weights++;
-    m->inv_freq = w;
-    return T9_STATUS_OK;
+    T9_TRY(bind_frequencies(m, &m->hp.rope, ff, "rope_inv_freq", &m->rope, err));
+    if (m->hp.window == 0)
+        return T9_STATUS_OK;
+    return bind_frequencies(m, &m->hp.rope_sliding, NULL, "rope_inv_freq_sliding", &m->rope_sliding,
+                            err);
 }
 
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
@@ -249,6 +261,12 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
             bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", hp->head_dim, BIND_REQUIRED, err));
     }
     T9_TRY(bind_vector(b, &l->ffn_norm, il, "ffn_norm.weight", n_embd, BIND_REQUIRED, err));
+    if (spec->post_norms) {
+        T9_TRY(bind_vector(b, &l->post_attn_norm, il, "post_attention_norm.weight", n_embd,
+                           BIND_REQUIRED, err));
+        T9_TRY(bind_vector(b, &l->post_ffn_norm, il, "post_ffw_norm.weight", n_embd, BIND_REQUIRED,
+                           err));
+    }
     T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", n_embd, l->n_ff, spec->other_bias, err));
     T9_TRY(bind_linear(b, &l->up, il, "ffn_up", n_embd, l->n_ff, spec->other_bias, err));
     return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, n_embd, spec->other_bias, err);
@@ -345,7 +363,7 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
     T9_TRY(find_arch(g, &m->arch, err));
     T9_TRY(m->arch->hparams(m, g, err));
     uint64_t n_tensors = gguf_tensor_count(g);
-    m->weights_cap = (size_t)n_tensors + 1;
+    m->weights_cap = (size_t)n_tensors + 2;
     m->weights = mem_calloc(m->weights_cap, sizeof(*m->weights));
     m->layers = mem_calloc((size_t)m->hp.n_layers, sizeof(*m->layers));
     b->used = mem_calloc((size_t)n_tensors + 1, sizeof(*b->used));

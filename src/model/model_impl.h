@@ -44,7 +44,11 @@ struct hparams {
     int32_t n_vocab;  /* rows of token_embd */
     float eps;
     float attn_scale;
-    struct rope_params rope;
+    float embd_scale; /* a token's embedding is multiplied by it */
+    act_kind act;     /* of the feed-forward part */
+    int32_t window;   /* keys that a sliding layer's row sees, its own included; 0: none slides */
+    bool sliding[LAYERS_MAX];
+    struct rope_params rope, rope_sliding;
 };
 
 /* One transformer block. Biases are in the weights that they belong to. */
@@ -53,6 +57,13 @@ struct layer {
     const struct weight *attn_norm, *q, *k, *v, *o;
     const struct weight *q_norm, *k_norm; /* NULL without */
     const struct weight *ffn_norm, *gate, *up, *down;
+    const struct weight *post_attn_norm, *post_ffn_norm; /* of a branch before the add, or NULL */
+};
+
+/* What the rotary angles of a kind of layer are made of. */
+struct rope_table {
+    const struct weight *inv_freq; /* f32[n_rot / 2] */
+    float magnitude;
 };
 
 struct model {
@@ -66,9 +77,8 @@ struct model {
     size_t n_weights, weights_cap;
 
     const struct weight *token_embd, *output_norm, *output; /* output == token_embd when tied */
-    const struct weight *inv_freq;                          /* f32[n_rot / 2] */
-    float rope_magnitude;
-    struct layer *layers; /* [n_layers] */
+    struct rope_table rope, rope_sliding; /* the second only where hp.window is not 0 */
+    struct layer *layers;                 /* [n_layers] */
 };
 
 struct binder;
@@ -82,7 +92,7 @@ struct arch {
     /* Submits the ops of a batch; failures stick in cx. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
-extern const struct arch arch_llama, arch_qwen2, arch_qwen3;
+extern const struct arch arch_gemma3, arch_llama, arch_qwen2, arch_qwen3;
 
 /* ---- hparams.c ---- */
 
@@ -90,6 +100,13 @@ extern const struct arch arch_llama, arch_qwen2, arch_qwen3;
  * keys that change the computation and that these architectures do not have (experts, soft-caps,
  * embedding scale, bidirectional attention, ...). */
 t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct t9_err *err);
+/* For architectures whose released models attend to everything: logs a window that is ignored. */
+void hparams_ignore_window(const struct model *m, const struct gguf *g);
+/* The window, which layers slide and their rotary base. A layer is full when it is the last of each
+ * `period` ones, where the file does not give another period or each layer's kind. The sliding
+ * layers' frequencies are not scaled. */
+t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period,
+                          struct t9_err *err);
 
 /* ---- rope.c ---- */
 
@@ -114,13 +131,15 @@ t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer
 enum { BIND_NO_BIAS = 2 };
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
                       int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err);
-/* token_embd, output_norm, output (tied when absent), rotary frequencies with rope_freqs.weight. */
+/* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
+ * rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
 /* The tensors of a block that all architectures here share; see struct block_spec. */
 struct block_spec {
     int qkv_bias;   /* BIND_REQUIRED, BIND_OPTIONAL or BIND_NO_BIAS */
     int other_bias; /* of attn_output and the FFN */
     bool qk_norm;
+    bool post_norms;
 };
 t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
                       struct t9_err *err);
@@ -129,14 +148,15 @@ t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec
 
 /* x = embedding rows of the batch, angles = its rotary angles. */
 struct trunk {
-    struct view x;      /* [T, n_embd], the residual stream */
-    struct view angles; /* [T, n_rot] */
+    struct view x;       /* [T, n_embd], the residual stream */
+    struct view angles;  /* [T, n_rot] */
+    struct view sliding; /* the same for sliding layers, where there are any */
 };
 struct trunk block_begin(struct cx *cx, const struct model *m, const struct batch *b);
 /* x += Wo attention(norm(x)) for layer il */
 void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
                      const struct trunk *t);
-/* x += down(silu(gate norm(x)) * up norm(x)) */
+/* x += down(act(gate norm(x)) * up norm(x)) */
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
                const struct trunk *t);
 /* Final norm and head of the rows in b->out_row. */

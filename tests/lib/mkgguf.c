@@ -164,6 +164,11 @@ static void add_vector(struct maker *m, uint32_t layer, const char *what, uint64
     add_tensor(m, name, DTYPE_F32, n, 0, mean, 0.1f);
 }
 
+static bool is_gemma3(const struct mkgguf_params *p)
+{
+    return strcmp(p->arch, "gemma3") == 0;
+}
+
 static void add_layer(struct maker *m, uint32_t i)
 {
     const struct mkgguf_params *p = m->p;
@@ -181,9 +186,13 @@ static void add_layer(struct maker *m, uint32_t i)
         add_vector(m, i, "attn_k.bias", n_kv, 0);
         add_vector(m, i, "attn_v.bias", n_kv, 0);
     }
-    if (strcmp(p->arch, "qwen3") == 0) {
+    if (strcmp(p->arch, "qwen3") == 0 || is_gemma3(p)) {
         add_vector(m, i, "attn_q_norm.weight", hd, 1);
         add_vector(m, i, "attn_k_norm.weight", hd, 1);
+    }
+    if (is_gemma3(p)) {
+        add_vector(m, i, "post_attention_norm.weight", p->width, 1);
+        add_vector(m, i, "post_ffw_norm.weight", p->width, 1);
     }
     add_vector(m, i, "ffn_norm.weight", p->width, 1);
     add_matrix(m, i, "ffn_gate", p->width, p->ffn, false);
@@ -394,16 +403,22 @@ static void add_keys(struct maker *m)
     arch_u32(m, "vocab_size", p->vocab);
     arch_f32(m, "rope.freq_base", 10000);
     arch_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
+    if (is_gemma3(p)) {
+        arch_u32(m, "attention.sliding_window", MKGGUF_WINDOW);
+        arch_u32(m, "attention.sliding_window_pattern", 2);
+        arch_f32(m, "rope.freq_base_swa", 1000);
+    }
 }
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"gemma3", "llama", "qwen2", "qwen3"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(err, T9_STATUS_INVALID, "arch %s is not llama, qwen2 or qwen3", p->arch);
+        return t9_fail(err, T9_STATUS_INVALID, "arch %s is not gemma3, llama, qwen2 or qwen3",
+                       p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);

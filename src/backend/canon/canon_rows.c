@@ -24,6 +24,8 @@ void canon_embed_rows(const struct op *op, struct be_task *t)
         } else if (id >= 0 && id < w->n_out) {
             (void)dtype_dequantize_row(w->dtype, (const char *)w->data + (uint64_t)id * row_bytes,
                                        out, (size_t)w->n_in, NULL);
+            for (int32_t i = 0; i < dst->cols; i++)
+                out[i] *= op->f[0];
         } else { /* ids are checked before a batch is built; a slip must show, not read wild */
             for (int32_t i = 0; i < dst->cols; i++)
                 out[i] = NAN;

@@ -42,6 +42,8 @@ void cpu_embed_rows(const struct op *op, struct be_task *t)
             memcpy(out, row, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {
             embed_row(&g, w, id, out);
+            for (int32_t i = 0; i < dst->cols; i++)
+                out[i] *= op->f[0];
         } else { /* as canon: a slip must show, not read wild */
             for (int32_t i = 0; i < dst->cols; i++)
                 out[i] = NAN;

@@ -71,6 +71,8 @@ void ref_embed_rows(const struct op *op, struct be_task *t)
             memcpy(out, given, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {
             weight_row(w, id, out);
+            for (int32_t i = 0; i < dst->cols; i++)
+                out[i] *= op->f[0];
         } else { /* the caller checks ids; if it did not, say so in every number */
             for (int32_t i = 0; i < dst->cols; i++)
                 out[i] = NAN;

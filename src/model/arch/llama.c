@@ -10,6 +10,7 @@
 static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *err)
 {
     T9_TRY(hparams_read(m, g, false, err));
+    hparams_ignore_window(m, g);
     if (m->hp.rope.n_rot != m->hp.head_dim)
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
                        "llama.rope.dimension_count is %d, the head's %d is wanted",

@@ -9,7 +9,9 @@
 
 static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *err)
 {
-    return hparams_read(m, g, true, err);
+    T9_TRY(hparams_read(m, g, true, err));
+    hparams_ignore_window(m, g);
+    return T9_STATUS_OK;
 }
 
 static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)

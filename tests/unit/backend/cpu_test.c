@@ -383,7 +383,7 @@ struct embed_case {
     int32_t n, rows;
     const int32_t *ids;
     const float *const *given;
-    float *dst;
+    float *dst, scale;
     struct weight w;
 };
 
@@ -391,10 +391,11 @@ static void embed(struct cx *cx, void *arg)
 {
     struct embed_case *c = arg;
     struct view given = {(void *)(uintptr_t)c->given, c->rows, 1, 1, VIEW_PTR, 0};
-    op_embed_rows(cx, view_f32(c->dst, c->rows, c->n), view_i32(c->ids, c->rows, 1), given, &c->w);
+    op_embed_rows(cx, view_f32(c->dst, c->rows, c->n), view_i32(c->ids, c->rows, 1), given, &c->w,
+                  c->scale);
 }
 
-/* The dequantised row exactly, out of a panel too. */
+/* The dequantised row exactly, out of a panel too, times the scale. */
 static void test_embed(void **state)
 {
     (void)state;
@@ -402,7 +403,7 @@ static void test_embed(void **state)
     static const int32_t ids[] = {0, 16, 18, 3, 15, 18, -1, 19};
     enum { N = 512, OUT = 19, ROWS = T9_COUNT(ids) };
     for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
-        float row[N], want[ROWS * N], got[ROWS * N];
+        float row[N], want[ROWS * N], got[ROWS * N], scale = i % 2 ? 25.298221f : 1;
         const float *given[ROWS] = {NULL};
         for (int j = 0; j < N; j++)
             row[j] = rnd_f32(1);
@@ -415,10 +416,13 @@ static void test_embed(void **state)
                 out[j] = NAN;
             if (ids[r] >= 0 && ids[r] < OUT)
                 dtype_dequantize_row(dtypes[i], data + (size_t)ids[r] * row_bytes, out, N, NULL);
+            for (int j = 0; j < N; j++)
+                out[j] *= scale;
             if (r == 3)
                 memcpy(out, row, sizeof(row));
         }
-        struct embed_case c = {.n = N, .rows = ROWS, .ids = ids, .given = given, .dst = got};
+        struct embed_case c = {
+            .n = N, .rows = ROWS, .ids = ids, .given = given, .dst = got, .scale = scale};
         FOR_EACH_CPU(be, isa, threads)
         {
             memset(got, 0, sizeof(got));

@@ -103,9 +103,9 @@ static void test_shapes_are_refused_by_name(void **state)
     expect_refusal(&b, "weight norm is a vector");
 
     struct view none = {0};
-    op_embed_rows(&b.cx, view_f32(y, 2, 8), view_i32(ids, 3, 1), none, &mat);
+    op_embed_rows(&b.cx, view_f32(y, 2, 8), view_i32(ids, 3, 1), none, &mat, 1);
     expect_refusal(&b, "ids is [3, 1], [2, 1] wanted");
-    op_embed_rows(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 1), none, &mat);
+    op_embed_rows(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 1), none, &mat, 1);
     expect_refusal(&b, "ids has element type");
     op_gather_rows(&b.cx, view_f32(y, 2, 8), view_f32(x, 4, 4), view_i32(ids, 2, 1));
     expect_refusal(&b, "src is [4, 4]");

@@ -57,9 +57,9 @@ static void test_embed_rows(void **state)
     float out[6];
     struct weight w = matrix(&b, table, 2, 3);
     struct view o = {override, 3, 1, 1, VIEW_PTR, 0};
-    op_embed_rows(&b.cx, view_f32(out, 3, 2), view_i32(ids, 3, 1), o, &w);
-    near(out, (const float[]){5, 6, 7, 8}, 4);
-    assert_true(isnan(out[4]) && isnan(out[5])); /* there is no token 9 */
+    op_embed_rows(&b.cx, view_f32(out, 3, 2), view_i32(ids, 3, 1), o, &w, 0.5f);
+    near(out, (const float[]){2.5f, 3, 7, 8}, 4); /* what is given is not scaled */
+    assert_true(isnan(out[4]) && isnan(out[5]));  /* there is no token 9 */
     be_weight_free(b.be, &w);
     done(&b);
 }

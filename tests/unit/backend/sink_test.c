@@ -72,7 +72,7 @@ static void toy_forward(struct toy *t, struct cx *cx)
     struct view pool = {t->pool, 1, 1, 1, VIEW_BYTES, 0};
     struct view kv_idx = view_i32(t->kv_idx, T, 1), seq = view_i32(t->seq, T, 1);
     struct view table = view_i32(t->page_table, 1, 1);
-    op_embed_rows(cx, x, view_i32(t->ids, T, 1), none, &t->table);
+    op_embed_rows(cx, x, view_i32(t->ids, T, 1), none, &t->table, 1);
     op_rope_angles(cx, angles, view_i32(t->pos, T, 1), view_f32(t->inv_freq.data, 1, D / 2), 1);
     cx->layer = 0;
     size_t mark = cx_mark(cx);

@@ -353,6 +353,12 @@ static void qwen2(void **state)
     same_bits("qwen2", KV_TYPE_F16, 1);
 }
 
+static void gemma3(void **state)
+{
+    (void)state;
+    same_bits("gemma3", KV_TYPE_F16, 2);
+}
+
 static void qwen3(void **state)
 {
     (void)state;
@@ -444,6 +450,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(llama_f32),
         cmocka_unit_test(qwen2),
         cmocka_unit_test(qwen3),
+        cmocka_unit_test(gemma3),
         cmocka_unit_test(other_kv_types),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};

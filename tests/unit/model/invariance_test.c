@@ -227,6 +227,12 @@ static void check_fixture(const char *name)
     check_model(name, path, KV_TYPE_BF16);
 }
 
+static void test_gemma3(void **state)
+{
+    (void)state;
+    check_fixture("gemma3");
+}
+
 static void test_llama(void **state)
 {
     (void)state;
@@ -346,11 +352,11 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
 static void test_quantised(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
     uint32_t n = 0;
     for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
         if (dtype_can_dequantize(id) && n++ % TYPE_STEP == 0)
-            check_quant(archs[n % 3], id, false);
+            check_quant(archs[n % T9_COUNT(archs)], id, false);
     }
     check_quant("llama", DTYPE_Q4_K, true);
     check_quant("qwen3", DTYPE_Q5_K, true);
@@ -359,9 +365,8 @@ static void test_quantised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_gemma3),    cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_qwen2),     cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,8 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     key_of(key, c, "attention.layer_norm_rms_epsilon");
     if (!c->f32_key || strcmp(c->f32_key, "attention.layer_norm_rms_epsilon") != 0)
         gw_f32(w, key, 1e-5f);
+    if (c->arch && strcmp(c->arch, "gemma3") == 0)
+        put_u32(w, c, "attention.sliding_window", 16);
     if (c->u32_key) {
         key_of(key, c, c->u32_key);
         gw_u32(w, key, c->u32);
@@ -116,6 +118,10 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         {"attn_v.bias", KV_HEADS * HEAD, 0, "qwen2"},
         {"attn_q_norm.weight", HEAD, 0, "qwen3"},
         {"attn_k_norm.weight", HEAD, 0, "qwen3"},
+        {"attn_q_norm.weight", HEAD, 0, "gemma3"},
+        {"attn_k_norm.weight", HEAD, 0, "gemma3"},
+        {"post_attention_norm.weight", EMBD, 0, "gemma3"},
+        {"post_ffw_norm.weight", EMBD, 0, "gemma3"},
     };
     for (size_t i = 0; i < T9_COUNT(tensors); i++) {
         char name[64];
@@ -214,12 +220,68 @@ static void test_info(void **state)
     loaded_free(&l);
 }
 
+static void near(double got, double want)
+{
+    if (fabs(got - want) > 2e-6 * fabs(want))
+        fail_msg("%.9g, %.9g wanted", got, want);
+}
+
+static void gemma3_refused(struct change c, t9_status status, const char *part)
+{
+    c.arch = "gemma3";
+    expect_refusal(c, status, part);
+}
+
+static void test_gemma3(void **state)
+{
+    (void)state;
+    struct loaded l;
+    const char *pattern = "attention.sliding_window_pattern";
+    expect_ok((struct change){.arch = "gemma3"}, &l);
+    const struct hparams *hp = &l.m->hp;
+    assert_int_equal(hp->window, 16);
+    assert_true(hp->sliding[0] && hp->sliding[1]); /* the sixth would be full */
+    near((double)hp->embd_scale, sqrt(EMBD));
+    near((double)hp->attn_scale, 1 / sqrt(HEAD));
+    near((double)hp->rope_sliding.freq_base, 10000);
+    assert_non_null(l.m->layers[1].post_attn_norm);
+    assert_non_null(l.m->layers[1].post_ffn_norm);
+    assert_ptr_not_equal(l.m->rope.inv_freq, l.m->rope_sliding.inv_freq);
+    loaded_free(&l);
+
+    /* What scales full layers leaves the sliding ones alone. */
+    expect_ok((struct change){.arch = "gemma3",
+                              .u32_key = pattern,
+                              .u32 = 2,
+                              .f32_key = "rope.scaling.factor",
+                              .f32 = 8},
+              &l);
+    assert_true(l.m->hp.sliding[0] && !l.m->hp.sliding[1]);
+    const float *full = l.m->rope.inv_freq->data, *sliding = l.m->rope_sliding.inv_freq->data;
+    near((double)full[0], 1.0 / 8);
+    near((double)sliding[0], 1);
+    loaded_free(&l);
+
+    gemma3_refused((struct change){.without_key = "attention.sliding_window"}, T9_STATUS_CORRUPT,
+                   "gemma3.attention.sliding_window");
+    gemma3_refused((struct change){.u32_key = "attention.sliding_window", .u32 = 0},
+                   T9_STATUS_CORRUPT, "gemma3.attention.sliding_window is 0");
+    gemma3_refused((struct change){.u32_key = pattern, .u32 = 0}, T9_STATUS_CORRUPT,
+                   "sliding_window_pattern is 0");
+    gemma3_refused((struct change){.f32_key = "rope.freq_base_swa", .f32 = -1}, T9_STATUS_CORRUPT,
+                   "rope.freq_base_swa is -1");
+    gemma3_refused((struct change){.f32_key = "final_logit_softcapping", .f32 = 30},
+                   T9_STATUS_UNSUPPORTED, "final_logit_softcapping = 30 is not supported");
+    gemma3_refused((struct change){.without = "blk.1.post_ffw_norm.weight"}, T9_STATUS_CORRUPT,
+                   "tensor blk.1.post_ffw_norm.weight is missing");
+}
+
 static void test_architectures(void **state)
 {
     (void)state;
     struct loaded l;
     expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
-                   "architecture 'foo' is not supported; known: llama, qwen2, qwen3");
+                   "architecture 'foo' is not supported; known: gemma3, llama, qwen2, qwen3");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -391,12 +453,6 @@ static void test_batches_are_checked(void **state)
     loaded_free(&l);
 }
 
-static void near(double got, double want)
-{
-    if (fabs(got - want) > 2e-6 * fabs(want))
-        fail_msg("%.9g, %.9g wanted", got, want);
-}
-
 static void test_rope_frequencies(void **state)
 {
     (void)state;
@@ -444,6 +500,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_progress_and_cancel),

@@ -145,12 +145,18 @@ static void test_qwen3(void **state)
     check_model("qwen3");
 }
 
+static void test_gemma3(void **state)
+{
+    (void)state;
+    check_model("gemma3");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_llama),   cmocka_unit_test(test_llama3_rope),
-        cmocka_unit_test(test_mistral), cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_gemma3),      cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_llama3_rope), cmocka_unit_test(test_mistral),
+        cmocka_unit_test(test_qwen2),       cmocka_unit_test(test_qwen3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
