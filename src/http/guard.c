@@ -33,8 +33,17 @@ static str header(struct MHD_Connection *c, const char *name)
 /* ---- one meaning only ---- */
 
 struct head_counts {
-    unsigned n_host, n_length, n_encoding;
+    unsigned n_host, n_length, n_encoding, n_bad;
 };
+
+/* A name with a blank in it or before its colon is another header to us than to readers that drop
+ * the blank. */
+static bool is_header_name(const char *name)
+{
+    static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                             "!#$%&'*+-.^_`|~";
+    return name[0] && !name[strspn(name, ok)];
+}
 
 static enum MHD_Result count_header(void *counts, enum MHD_ValueKind kind, const char *name,
                                     const char *value)
@@ -45,14 +54,26 @@ static enum MHD_Result count_header(void *counts, enum MHD_ValueKind kind, const
     n->n_host += strcasecmp(name, "Host") == 0;
     n->n_length += strcasecmp(name, "Content-Length") == 0;
     n->n_encoding += strcasecmp(name, "Transfer-Encoding") == 0;
+    n->n_bad += !is_header_name(name);
     return MHD_YES;
 }
 
-t9_status guard_head(struct MHD_Connection *c, struct chat_error *err)
+t9_status guard_head(struct MHD_Connection *c, const char *version, bool blank_in_line,
+                     struct chat_error *err)
 {
     struct head_counts n = {0};
     struct hostname host;
     (void)MHD_get_connection_values(c, MHD_HEADER_KIND, count_header, &n);
+    if (blank_in_line)
+        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_request_line",
+                         "the request line has a blank in its path: write it as %%20");
+    if (n.n_bad)
+        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_header",
+                         "the request has a header whose name is empty or has a blank or another "
+                         "byte in it that no name has");
+    if (n.n_host == 0 && strcmp(version, "HTTP/1.1") == 0)
+        return chat_fail(err, T9_STATUS_INVALID, "Host", "invalid_host",
+                         "the request has no Host header, which HTTP/1.1 asks for");
     if (n.n_host > 1)
         return chat_fail(err, T9_STATUS_INVALID, "Host", "invalid_host",
                          "the request has %u Host headers; one is allowed", n.n_host);

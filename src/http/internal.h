@@ -198,7 +198,8 @@ enum MHD_Result reply_chat(struct exchange *x);
 /* INVALID when an allowed origin is one that no browser sends, or stands for any page. */
 t9_status guard_check_params(const struct http_params *p, struct t9_err *err);
 /* Whether the head has one meaning only; INVALID otherwise. */
-t9_status guard_head(struct MHD_Connection *c, struct chat_error *err);
+t9_status guard_head(struct MHD_Connection *c, const char *version, bool blank_in_line,
+                     struct chat_error *err);
 /* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). Notes
  * the key. */
 t9_status guard_check(struct exchange *x, bool public_route, struct chat_error *err);

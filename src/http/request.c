@@ -111,13 +111,16 @@ void request_on_connection(void *server, struct MHD_Connection *c, void **conn,
     look_for_late(s);
 }
 
+/* What a request has for an exchange until its head is there, when its line has a blank too many.
+ */
+static char blank_in_line;
+
 void *request_on_line(void *server, const char *uri, struct MHD_Connection *c)
 {
     struct http_server *s = server;
-    (void)uri;
     conns_head(&s->conns, conn_of(c), clock_now_ns());
     look_for_late(s);
-    return NULL;
+    return strchr(uri, ' ') ? &blank_in_line : NULL;
 }
 
 static int hex(char c)
@@ -159,14 +162,15 @@ static enum MHD_Result refuse_caller(struct exchange *x, struct chat_error *e)
 
 /* What can be said without the body. A short body is still read, so that the connection can be
  * kept; a long one is not asked for. Returns true when *result has the outcome. */
-static bool refuse_head(struct exchange *x, enum MHD_Result *result)
+static bool refuse_head(struct exchange *x, const char *version, bool blank,
+                        enum MHD_Result *result)
 {
     enum { READ_ANYWAY_BYTES = 65536 };
     struct chat_error e = {0};
     const char *length =
         MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t n = 0;
-    if (guard_head(x->connection, &e) != T9_STATUS_OK) {
+    if (guard_head(x->connection, version, blank, &e) != T9_STATUS_OK) {
         *result = reply_error(x, &e);
         return true;
     }
@@ -184,8 +188,11 @@ static bool refuse_head(struct exchange *x, enum MHD_Result *result)
 }
 
 static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connection *c,
-                                     const char *url, const char *method, void **ctx)
+                                     const char *url, const char *method, const char *version,
+                                     void **ctx)
 {
+    bool blank = *ctx == &blank_in_line;
+    *ctx = NULL;
     /* Exchanges that wait for the engine to let go outlive their connections; this bounds them, and
      * with them what can be in the ring. */
     if (atomic_load(&s->n_alive) >= 2 * s->p.connection_limit)
@@ -205,7 +212,7 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     x->refused =
         conns_ended(&s->conns, x->conn, &end); /* told already; what comes is thrown away */
     if (!x->refused)
-        (void)refuse_head(x, &result);
+        (void)refuse_head(x, version, blank, &result);
     return result;
 }
 
@@ -305,10 +312,9 @@ enum MHD_Result request_on_data(void *server, struct MHD_Connection *c, const ch
                                 const char *method, const char *version, const char *data,
                                 size_t *n_data, void **ctx)
 {
+    if (!*ctx || *ctx == &blank_in_line)
+        return begin_request(server, c, url, method, version, ctx);
     struct exchange *x = *ctx;
-    (void)version;
-    if (!x)
-        return begin_request(server, c, url, method, ctx);
     if (*n_data) {
         enum MHD_Result ok = take_body(x, data, *n_data);
         *n_data = 0;
@@ -344,11 +350,11 @@ void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
                           enum MHD_RequestTerminationCode how)
 {
     struct http_server *s = server;
-    struct exchange *x = *ctx;
+    struct exchange *x = *ctx == &blank_in_line ? NULL : *ctx;
     (void)c;
+    *ctx = NULL;
     if (!x)
         return;
-    *ctx = NULL;
     watch_remove(s->watch, x->watch_id);
     exchange_unlist(x);
     pthread_mutex_lock(&x->lock);

@@ -111,8 +111,9 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
                                            {MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key.p},
                                            {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    /* The logger first: what the others have to say goes there. Strictness is ours, with answers of
+     * ours: see guard_head. */
     s->mhd = MHD_start_daemon(
-        /* The logger first: what the others have to say goes there. */
         flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
         NULL, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED,
         request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_on_connection, s,
@@ -120,7 +121,7 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
         request_unescape, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->p.connection_limit + CONNS_GOING_MAX),
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.idle_timeout_s,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
     if (!s->mhd && tls)
         return t9_fail(err, T9_STATUS_INVALID,

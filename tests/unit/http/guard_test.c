@@ -46,6 +46,13 @@ static void test_heads(void **state)
         400, "Transfer-Encoding");
     raw(r.port, CHAT "Host: localhost\r\nContent-Length: x\r\n" CLOSE, 400, NULL);
     raw(r.port, CHAT "Host: localhost\r\nContent-Length: -1\r\n" CLOSE, 400, NULL);
+    raw(r.port, "GET /health HTTP/1.1\r\n" CLOSE, 400, "no Host header");
+    raw(r.port, "GET /health HTTP/1.1\r\nHost : localhost\r\n" CLOSE, 400, "invalid_header");
+    raw(r.port, "GET /health HTTP/1.1\r\n: x\r\nHost: localhost\r\n" CLOSE, 400, "invalid_header");
+    raw(r.port, CHAT "Host: localhost\r\nContent-Length : 2\r\n" CLOSE "{}", 400, "invalid_header");
+    raw(r.port, "GET /health x HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 400, "invalid_request_line");
+    raw(r.port, "GET /health HTTP/1.0\r\n" CLOSE, 200, "ok");
+    raw(r.port, "GET /health%20x HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, "unknown_path");
     raw(r.port, "GET /%00x HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, "unknown_path");
     raw(r.port, "GET /health%00 HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 404, "unknown_path");
     raw(r.port, "GET /%68ealth HTTP/1.1\r\nHost: localhost\r\n" CLOSE, 200, "ok");
