@@ -1087,7 +1087,8 @@ static void test_drain(void **state)
     pthread_join(t, NULL);
     fd = client_connect(r.port, 0);
     assert_true(fd < 0);
-    scripted_engine_free(r.engine);
+    r.server = NULL; /* it has stopped */
+    http_rig_stop(&r);
 }
 
 static void *impatient_stop_main(void *arg)
@@ -1115,7 +1116,8 @@ static void test_stop_ends_streams(void **state)
     assert_false(client_has(&in, "[DONE]"));
     buf_deinit(&in);
     pthread_join(t, NULL);
-    scripted_engine_free(r.engine);
+    r.server = NULL; /* it has stopped */
+    http_rig_stop(&r);
 }
 
 int main(void)
