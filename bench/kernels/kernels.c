@@ -25,8 +25,12 @@
 
 enum { CHECK_OUT = 48, MIN_MS = 300 };
 
-static const uint32_t dtypes[] = {DTYPE_Q4_0, DTYPE_Q4_1, DTYPE_Q5_0, DTYPE_Q5_1, DTYPE_Q8_0,
-                                  DTYPE_Q4_K, DTYPE_Q5_K, DTYPE_Q6_K, DTYPE_F16,  DTYPE_BF16};
+static const uint32_t dtypes[] = {
+    DTYPE_Q4_0,   DTYPE_Q4_1,    DTYPE_Q5_0,   DTYPE_Q5_1,  DTYPE_Q8_0,    DTYPE_Q2_K,
+    DTYPE_Q3_K,   DTYPE_Q4_K,    DTYPE_Q5_K,   DTYPE_Q6_K,  DTYPE_F16,     DTYPE_BF16,
+    DTYPE_MXFP4,  DTYPE_IQ4_NL,  DTYPE_IQ4_XS, DTYPE_IQ3_S, DTYPE_IQ3_XXS, DTYPE_IQ2_S,
+    DTYPE_IQ2_XS, DTYPE_IQ2_XXS, DTYPE_IQ1_M,  DTYPE_IQ1_S, DTYPE_TQ2_0,   DTYPE_TQ1_0,
+    DTYPE_NVFP4,  DTYPE_Q2_0,    DTYPE_Q1_0};
 
 /* ---- products ---- */
 
@@ -46,13 +50,25 @@ static char *weight_data(uint32_t dtype, size_t n_bytes)
         exit(1);
     for (size_t i = 0; i < n_bytes; i++)
         p[i] = (char)bench_rnd();
+    /* f16 scales; of the other types any byte is a scale */
     for (size_t i = 0; i + info->block_bytes <= n_bytes; i += info->block_bytes) {
         uint16_t d = dtype == DTYPE_BF16 ? 0x3c23 : 0x1e00 + (uint16_t)(bench_rnd() & 0x1ff);
-        bool two = dtype == DTYPE_Q4_1 || dtype == DTYPE_Q5_1 || dtype == DTYPE_Q4_K ||
-                   dtype == DTYPE_Q5_K;
-        memcpy(p + i + (dtype == DTYPE_Q6_K ? 208 : 0), &d, 2);
-        if (two)
-            memcpy(p + i + 2, &d, 2);
+        size_t end = i + info->block_bytes - 2;
+        switch (dtype) {
+        case DTYPE_Q2_K: memcpy(p + end - 2, &d, 2); __attribute__((fallthrough));
+        case DTYPE_Q3_K:
+        case DTYPE_Q6_K:
+        case DTYPE_TQ1_0:
+        case DTYPE_TQ2_0: memcpy(p + end, &d, 2); break;
+        case DTYPE_IQ1_M: p[end + 1] = (char)((p[end + 1] & 15) | 0x10); break;
+        case DTYPE_MXFP4: p[i] = (char)(118 + (bench_rnd() & 7)); break;
+        case DTYPE_NVFP4: break;
+        case DTYPE_Q4_1:
+        case DTYPE_Q5_1:
+        case DTYPE_Q4_K:
+        case DTYPE_Q5_K: memcpy(p + i + 2, &d, 2); __attribute__((fallthrough));
+        default: memcpy(p + i, &d, 2); break;
+        }
     }
     return p;
 }
@@ -158,7 +174,7 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
     p.rows = rows;
     p.n_copies = 1;
     double many = product_time(&p, data);
-    printf("%-5s  1 row %6.1f GB/s   %d rows %6.0f Gop/s\n", gguf_dtype_name(dtype),
+    printf("%-7s  1 row %6.1f GB/s   %d rows %6.0f Gop/s\n", gguf_dtype_name(dtype),
            (double)n_bytes / one * 1e-9, rows, 2.0 * rows * n_in * n_out / many * 1e-9);
     for (int32_t i = 0; i < copies; i++)
         be_weight_free(be, &p.w[i]);
