@@ -53,8 +53,10 @@ static bool is_same(const struct tokenizer *t, str text, str decoded, const stru
 {
     if (decoded.n == text.n && memcmp(decoded.p, text.p, text.n) == 0)
         return true;
-    if (strcmp(tokenizer_pre_name(t), "qwen2") != 0)
-        return false; /* only this kind normalises */
+    bool exact = strcmp(tokenizer_model_name(t), "gpt2") == 0 &&
+                 strncmp(tokenizer_pre_name(t), "qwen", 4) != 0;
+    if (exact)
+        return false; /* only the others change a text */
     struct tok_ids again;
     bool same = encode(t, decoded, &again) && again.n == ids->n &&
                 memcmp(again.p, ids->p, ids->n * sizeof ids->p[0]) == 0;
@@ -99,9 +101,9 @@ static bool bench(const struct tokenizer *t, str text, uint64_t rounds)
             return false;
     }
     double mb = (double)text.n / 1e6;
-    (void)printf("%s %u tokens: %.2f MB, %zu ids, encode %.1f MB/s, decode %.1f MB/s\n",
-                 tokenizer_pre_name(t), tokenizer_vocab(t)->n_tokens, mb, best.n_ids,
-                 mb / best.encode_s, mb / best.decode_s);
+    (void)printf("%s/%s %u tokens: %.2f MB, %zu ids, encode %.1f MB/s, decode %.1f MB/s\n",
+                 tokenizer_model_name(t), tokenizer_pre_name(t), tokenizer_vocab(t)->n_tokens, mb,
+                 best.n_ids, mb / best.encode_s, mb / best.decode_s);
     return true;
 }
 

@@ -199,6 +199,7 @@ enum {
     T9_TOKENIZE_SPECIAL = 1,   /* <|im_start|> and the like become control tokens: never for text
                                   that a user wrote */
     T9_TOKENIZE_BOS = 2,       /* begins with bos where the model wants that */
+    T9_TOKENIZE_EOS = 4,       /* ends with eos where the model wants that */
     T9_DETOKENIZE_SPECIAL = 1, /* control tokens show their text instead of nothing */
 };
 

@@ -48,6 +48,8 @@ int cmd_tokenize(const struct cli_options *o)
         bool bos = o->special && tokenizer_add_bos(rt.tokenizer);
         s = tokenizer_encode(rt.tokenizer, &span, 1, bos, &ids, &err);
     }
+    if (s == T9_STATUS_OK && o->special)
+        s = tokenizer_end(rt.tokenizer, &ids, &err);
     if (s == T9_STATUS_OK)
         ids_print(rt.tokenizer, &ids, o->pieces);
     tok_ids_deinit(&ids);

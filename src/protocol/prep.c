@@ -354,8 +354,8 @@ t9_status prep_tokenize(const struct prep *p, const struct chat_request *r, str 
                         struct prep_ids *out, struct chat_error *err)
 {
     struct t9_err e = {0};
-    uint32_t flags =
-        (r->no_parse_special ? 0 : T9_TOKENIZE_SPECIAL) | (r->add_special ? T9_TOKENIZE_BOS : 0);
+    uint32_t flags = (r->no_parse_special ? 0 : T9_TOKENIZE_SPECIAL) |
+                     (r->add_special ? T9_TOKENIZE_BOS | T9_TOKENIZE_EOS : 0);
     *out = (struct prep_ids){0};
     if (text.n > text_bytes_max(p))
         return chat_fail(err, T9_STATUS_INVALID, "prompt", "text_too_long",

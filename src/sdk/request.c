@@ -291,6 +291,7 @@ static t9_status prepare(struct t9_request *q, const struct t9_request_params *p
     q->wake_ctx = p->wake_ctx;
     q->with_text = p->text;
     detok_init(&q->detok, tokenizer_vocab(q->model->tokenizer));
+    detok_after(&q->detok, p->n_prompt ? p->prompt[p->n_prompt - 1] : -1);
     stop_init(&q->stop, q->stops, p->n_stops);
     buf_init(&q->piece, (size_t)1 << 20);
     buf_init(&q->text, (size_t)4 << 20);

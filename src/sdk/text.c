@@ -32,6 +32,8 @@ t9_status t9_tokenize_upto(const t9_model *m, const char *text, size_t n_bytes, 
     *out = (t9_ids){0};
     tok_ids_init(&ids, max);
     t9_status s = tokenizer_encode(m->tokenizer, &span, n_bytes ? 1 : 0, bos, &ids, err);
+    if (s == T9_STATUS_OK && (flags & T9_TOKENIZE_EOS))
+        s = tokenizer_end(m->tokenizer, &ids, err);
     if (s == T9_STATUS_OK)
         *out = (t9_ids){ids.p, ids.n};
     else

@@ -1,6 +1,6 @@
 /*
- * tokenizer/bpe.c - byte-pair merging of one word: the pair with the lowest rank first, the
- * leftmost of equals, until no pair of neighbours has a rank.
+ * tokenizer/bpe.c - byte-pair merging of one word, from its bytes or its characters: the pair with
+ * the lowest rank first, the leftmost of equals, until no pair of neighbours has a rank.
  *
  * Short words scan an array of ranks; long ones use a heap over a linked list, O(n log n), so that
  * one word of a megabyte is no trap. Ranks come from one hash table keyed by the two ids. A scratch
@@ -22,6 +22,7 @@
 #define CACHE_TEXT_BYTES_MIN 8192
 #define NO_PAIR              UINT64_MAX
 #define NIL                  UINT32_MAX
+#define NO_SYMBOL            (-1)
 
 struct bpe_cached {
     uint8_t n_bytes, n_ids; /* n_bytes 0 = empty */
@@ -77,7 +78,7 @@ bool bpe_add(struct bpe *b, int32_t left, int32_t right, uint32_t rank, int32_t 
     return true;
 }
 
-/* rank << 32 | merged id, or NO_PAIR. Ranks differ, so comparing values compares ranks. */
+/* rank << 32 | merged id, or NO_PAIR. */
 static inline uint64_t pair_get(const struct bpe *b, int32_t left, int32_t right)
 {
     uint64_t key = pair_key(left, right);
@@ -90,21 +91,43 @@ static inline uint64_t pair_get(const struct bpe *b, int32_t left, int32_t right
     return b->pair[i].val;
 }
 
-static void merge_short(const struct bpe *b, str word, struct tok_ids *out)
+/* The first symbol at *pos: a byte's or a character's. NO_SYMBOL: the vocabulary lacks that byte.
+ * Symbols below it, or from n_tokens on, are no tokens. */
+static inline int32_t next_symbol(const struct tokenizer *t, str word, size_t *pos)
 {
+    if (t->kind == TOK_KIND_BPE)
+        return t->bpe.byte_id[(uint8_t)word.p[(*pos)++]];
+    return chars_next(&t->chars, word, pos);
+}
+
+static inline void push_symbol(const struct tokenizer *t, struct bpe_scratch *s, str word,
+                               int32_t id, struct tok_ids *out)
+{
+    if ((uint32_t)id < t->vocab.n_tokens) {
+        tok_ids_push(out, id);
+        s->after_unknown = false;
+    } else {
+        chars_push_unknown(t, s, word, id, out);
+    }
+}
+
+static void merge_short(const struct tokenizer *t, struct bpe_scratch *s, str word,
+                        struct tok_ids *out)
+{
+    const struct bpe *b = &t->bpe;
     int32_t id[SHORT_BYTES];
     uint64_t pair[SHORT_BYTES];
     size_t n = 0;
-    for (size_t i = 0; i < word.n; i++) {
-        id[n] = b->byte_id[(uint8_t)word.p[i]];
-        n += id[n] >= 0;
+    for (size_t i = 0; i < word.n;) {
+        id[n] = next_symbol(t, word, &i);
+        n += id[n] != NO_SYMBOL;
     }
     for (size_t i = 0; i + 1 < n; i++)
         pair[i] = pair_get(b, id[i], id[i + 1]);
     while (n > 1) {
         size_t at = 0;
         for (size_t i = 1; i + 1 < n; i++)
-            at = pair[i] < pair[at] ? i : at;
+            at = pair[i] >> 32 < pair[at] >> 32 ? i : at;
         if (pair[at] == NO_PAIR)
             break;
         id[at] = (int32_t)(uint32_t)pair[at];
@@ -118,7 +141,7 @@ static void merge_short(const struct bpe *b, str word, struct tok_ids *out)
             pair[at - 1] = pair_get(b, id[at - 1], id[at]);
     }
     for (size_t i = 0; i < n; i++)
-        tok_ids_push(out, id[i]);
+        push_symbol(t, s, word, id[i], out);
 }
 
 /* Heap of rank << 32 | position of the left symbol. */
@@ -176,15 +199,17 @@ static void sym_pair(const struct bpe *b, struct bpe_scratch *s, size_t *n_heap,
         heap_push(s->heap, n_heap, heap_key(x->pair, i));
 }
 
-static bool merge_long(const struct bpe *b, struct bpe_scratch *s, str word, struct tok_ids *out)
+static bool merge_long(const struct tokenizer *t, struct bpe_scratch *s, str word,
+                       struct tok_ids *out)
 {
+    const struct bpe *b = &t->bpe;
     if (!scratch_grow(s, word.n))
         return false;
     struct bpe_sym *sym = s->sym;
     uint32_t n = 0;
-    for (size_t i = 0; i < word.n; i++) {
-        int32_t id = b->byte_id[(uint8_t)word.p[i]];
-        if (id < 0)
+    for (size_t i = 0; i < word.n;) {
+        int32_t id = next_symbol(t, word, &i);
+        if (id == NO_SYMBOL)
             continue;
         sym[n] = (struct bpe_sym){id, n - 1, n + 1, NO_PAIR};
         n++;
@@ -221,7 +246,7 @@ static bool merge_long(const struct bpe *b, struct bpe_scratch *s, str word, str
             sym_pair(b, s, &n_heap, sym[at].prev);
     }
     for (uint32_t i = 0; i != NIL; i = sym[i].next)
-        tok_ids_push(out, sym[i].id);
+        push_symbol(t, s, word, sym[i].id, out);
     return true;
 }
 
@@ -243,10 +268,11 @@ void bpe_scratch_deinit(struct bpe_scratch *s)
 bool bpe_encode_word(const struct tokenizer *t, struct bpe_scratch *s, str word,
                      struct tok_ids *out)
 {
-    const struct bpe *b = &t->bpe;
     if (word.n == 1) {
-        if (b->byte_id[(uint8_t)*word.p] >= 0)
-            tok_ids_push(out, b->byte_id[(uint8_t)*word.p]);
+        size_t pos = 0;
+        int32_t id = next_symbol(t, word, &pos);
+        if (id != NO_SYMBOL)
+            push_symbol(t, s, word, id, out);
         return true;
     }
     struct bpe_cached *c = NULL;
@@ -255,18 +281,20 @@ bool bpe_encode_word(const struct tokenizer *t, struct bpe_scratch *s, str word,
         if (c->n_bytes == word.n && memcmp(c->key, word.p, word.n) == 0) {
             for (size_t i = 0; i < c->n_ids; i++)
                 tok_ids_push(out, c->ids[i]);
+            s->after_unknown = false;
             return true;
         }
     }
     size_t first = out->n;
-    int32_t whole = t->rule->ignore_merges ? strmap_get(&t->words, &t->vocab, word) : -1;
+    s->saw_unknown = false;
+    int32_t whole = t->ignore_merges ? strmap_get(&t->words, &t->vocab, word) : -1;
     if (whole >= 0)
         tok_ids_push(out, whole);
     else if (word.n <= SHORT_BYTES)
-        merge_short(b, word, out);
-    else if (!merge_long(b, s, word, out))
+        merge_short(t, s, word, out);
+    else if (!merge_long(t, s, word, out))
         return false;
-    if (c && !out->failed && out->n - first <= CACHE_IDS) {
+    if (c && !s->saw_unknown && !out->failed && out->n - first <= CACHE_IDS) {
         c->n_bytes = (uint8_t)word.n;
         c->n_ids = (uint8_t)(out->n - first);
         memcpy(c->key, word.p, word.n);

@@ -1,7 +1,7 @@
 /*
- * tokenizer/detok.c - streaming detokenizer: holds back the start of an unfinished UTF-8 character
- * and replaces malformed bytes, with the same result for any grouping of the bytes. By value, one
- * thread.
+ * tokenizer/detok.c - streaming detokenizer: holds back the start of an unfinished UTF-8 character,
+ * replaces malformed bytes, and takes away the space that encoding puts before a text, with the
+ * same result for any grouping of the bytes. By value, one thread.
  */
 #include "tokenizer/tokenizer.h"
 
@@ -11,7 +11,21 @@
 
 void detok_init(struct detok *d, const struct vocab *v)
 {
-    *d = (struct detok){.vocab = v};
+    *d = (struct detok){.vocab = v, .at_start = v->space_prefix != VOCAB_PREFIX_NONE};
+}
+
+/* Special tokens but those that stand for text: text begins anew there. */
+static bool is_marker(const struct vocab *v, int32_t id)
+{
+    tok_type type = vocab_type(v, id);
+    bool special =
+        type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN || type == TOK_TYPE_USER_DEFINED;
+    return special && !(v->flags[id] & VOCAB_FLAG_TEXT);
+}
+
+void detok_after(struct detok *d, int32_t last_id)
+{
+    d->at_start = d->vocab->space_prefix == VOCAB_PREFIX_SPECIAL && is_marker(d->vocab, last_id);
 }
 
 /* Appends bytes through the decoder. What stays pending is always the proper start of a well-formed
@@ -41,13 +55,23 @@ static void feed(struct detok *d, str s, struct buf *out)
 void detok_push(struct detok *d, int32_t id, struct buf *out, bool render_special)
 {
     tok_type type = vocab_type(d->vocab, id);
-    if ((type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN) && !render_special)
-        return;
-    feed(d, vocab_piece(d->vocab, id), out);
+    str piece = vocab_piece(d->vocab, id);
+    bool special = type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN;
+    bool shown = !special || render_special, marker = is_marker(d->vocab, id);
+    if (shown && !marker && d->at_start && piece.n) {
+        if (piece.p[0] == ' ')
+            piece = str_slice(piece, 1, piece.n);
+        d->at_start = false;
+    }
+    if (shown)
+        feed(d, piece, out);
+    if (marker)
+        d->at_start = d->vocab->space_prefix == VOCAB_PREFIX_SPECIAL;
 }
 
 void detok_finish(struct detok *d, struct buf *out)
 {
     utf8_sanitize(out, (str){(const char *)d->pending, d->n_pending});
     d->n_pending = 0;
+    d->at_start = d->vocab->space_prefix != VOCAB_PREFIX_NONE;
 }

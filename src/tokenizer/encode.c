@@ -59,10 +59,10 @@ static t9_status out_failed(const struct encoding *e)
  * out of the text as it was given: so composed characters may form across a span boundary, as they
  * do in the reference implementation, and yet no special token can come into being by
  * normalisation. */
-static t9_status encode_plain(struct encoding *e, str s)
+static t9_status encode_words(struct encoding *e, str s)
 {
     const struct tokenizer *t = e->t;
-    if (t->rule->nfc && nfc_first_suspect(&t->uniclass, s, 0) < s.n) {
+    if (t->nfc && nfc_first_suspect(&t->uniclass, s, 0) < s.n) {
         buf_clear(&e->normalised);
         nfc_append(&t->uniclass, s, &e->normalised);
         if (e->normalised.failed)
@@ -80,6 +80,47 @@ static t9_status encode_plain(struct encoding *e, str s)
         pos = end;
     }
     return T9_STATUS_OK;
+}
+
+/* Where a stretch of text between special tokens stands. */
+struct place {
+    bool first, last;
+    bool after_special; /* or first */
+};
+
+static t9_status encode_chars(struct encoding *e, str s, struct place at)
+{
+    const struct tokenizer *t = e->t;
+    struct chars_norm how = {
+        .prefix = at.after_special && t->vocab.space_prefix != VOCAB_PREFIX_NONE,
+        .collapse = t->collapse_spaces,
+        .first = at.first,
+        .last = at.last,
+    };
+    if (chars_needs_norm(how, s)) {
+        buf_clear(&e->normalised);
+        chars_norm(how, s, &e->normalised);
+        if (e->normalised.failed)
+            return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory to normalise %zu bytes",
+                           s.n);
+        s = buf_str(&e->normalised);
+    }
+    if (!chars_encode(t, &e->scratch, s, e->out))
+        return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory for a text of %zu bytes",
+                       s.n);
+    return e->out->failed ? out_failed(e) : T9_STATUS_OK;
+}
+
+static t9_status encode_plain(struct encoding *e, str s, struct place at)
+{
+    if (!s.n)
+        return T9_STATUS_OK;
+    if (e->t->kind == TOK_KIND_BPE)
+        return encode_words(e, s);
+    if (e->t->kind != TOK_KIND_WPM)
+        return encode_chars(e, s, at);
+    wpm_encode(e->t, s, e->out);
+    return e->out->failed ? out_failed(e) : T9_STATUS_OK;
 }
 
 static t9_status join_spans(struct encoding *e, const struct tok_span *spans, size_t n_spans,
@@ -112,15 +153,29 @@ static t9_status join_spans(struct encoding *e, const struct tok_span *spans, si
 static t9_status encode_text(struct encoding *e, str text)
 {
     size_t done = 0;
+    struct place at = {.first = true, .after_special = true};
     for (size_t i = 0; i < e->special.n; i++) {
         const struct special_match *m = &e->special.p[i];
-        T9_TRY(encode_plain(e, str_slice(text, done, m->from)));
+        T9_TRY(encode_plain(e, str_slice(text, done, m->from), at));
+        at = (struct place){.after_special = m->kind != SPECIAL_TEXT};
         tok_ids_push(e->out, m->id);
         if (e->out->failed)
             return out_failed(e);
         done = m->from + m->n_bytes;
     }
-    return encode_plain(e, str_slice(text, done, text.n));
+    at.last = true;
+    return encode_plain(e, str_slice(text, done, text.n), at);
+}
+
+t9_status tokenizer_end(const struct tokenizer *t, struct tok_ids *ids, struct t9_err *err)
+{
+    if (!t->add_eos || t->vocab.eos < 0)
+        return T9_STATUS_OK;
+    struct encoding e = {.t = t, .out = ids, .err = err};
+    tok_ids_push(ids, t->vocab.eos);
+    t9_status st = ids->failed ? out_failed(&e) : T9_STATUS_OK;
+    ids->failed = false;
+    return st;
 }
 
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,

@@ -63,6 +63,9 @@ static t9_status read_ids(const struct gguf *g, struct tok_source *s, struct t9_
         {"tokenizer.ggml.fim_pad_token_id", &s->fim_pad},
         {"tokenizer.ggml.fim_rep_token_id", &s->fim_rep},
         {"tokenizer.ggml.fim_sep_token_id", &s->fim_sep},
+        {"tokenizer.ggml.unknown_token_id", &s->unk},
+        {"tokenizer.ggml.seperator_token_id", &s->sep}, /* spelled so in files */
+        {"tokenizer.ggml.cls_token_id", &s->cls},
     };
     for (size_t i = 0; i < T9_COUNT(ids); i++)
         T9_TRY(optional(gguf_get_i64(g, ids[i].key, ids[i].id, err)));
@@ -78,8 +81,32 @@ static t9_status read_flag(const struct gguf *g, const char *key, int *flag, str
     return optional(st);
 }
 
-static t9_status read_tables(const struct gguf *g, struct tok_source *s, int32_t **type,
+static t9_status read_scores(const struct gguf *g, struct tok_source *s, float **score,
                              struct t9_err *err)
+{
+    static const char key[] = "tokenizer.ggml.scores";
+    struct gguf_arr a = {0};
+    t9_status st = gguf_get_arr(g, key, &a, err);
+    if (st != T9_STATUS_OK)
+        return optional(st);
+    if (a.type != GGUF_TYPE_F32 && a.type != GGUF_TYPE_F64)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s: an array of %s, expected floats", key,
+                       gguf_type_name(a.type));
+    if (a.n != s->n_tokens)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s has %llu elements, but there are %llu tokens",
+                       key, (unsigned long long)a.n, (unsigned long long)s->n_tokens);
+    *score = mem_calloc(a.n + 1, sizeof(**score));
+    if (!*score)
+        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %llu numbers", key,
+                       (unsigned long long)a.n);
+    for (uint64_t i = 0; i < a.n; i++)
+        (*score)[i] = gguf_arr_f32(&a, i);
+    s->score = *score;
+    return T9_STATUS_OK;
+}
+
+static t9_status read_tables(const struct gguf *g, struct tok_source *s, int32_t **type,
+                             float **score, struct t9_err *err)
 {
     struct gguf_arr a = {0};
     uint64_t n_types = 0;
@@ -98,12 +125,26 @@ static t9_status read_tables(const struct gguf *g, struct tok_source *s, int32_t
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "tokenizer.ggml.token_type has %llu elements, but there are %llu tokens",
                        (unsigned long long)n_types, (unsigned long long)s->n_tokens);
-    return T9_STATUS_OK;
+    st = gguf_get_arr(g, "tokenizer.ggml.precompiled_charsmap", &a, err);
+    if (st == T9_STATUS_OK)
+        s->n_charsmap = a.n;
+    T9_TRY(optional(st));
+    /* Only merging by score reads them; other kinds of files carry all sorts there. */
+    return str_eqz(s->model, "llama") ? read_scores(g, s, score, err) : T9_STATUS_OK;
+}
+
+static t9_status read_flags(const struct gguf *g, struct tok_source *s, struct t9_err *err)
+{
+    T9_TRY(read_flag(g, "tokenizer.ggml.add_bos_token", &s->add_bos, err));
+    T9_TRY(read_flag(g, "tokenizer.ggml.add_eos_token", &s->add_eos, err));
+    T9_TRY(read_flag(g, "tokenizer.ggml.add_space_prefix", &s->add_space_prefix, err));
+    return read_flag(g, "tokenizer.ggml.remove_extra_whitespaces", &s->remove_extra_spaces, err);
 }
 
 t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_err *err)
 {
     int32_t *type = NULL, *suppress = NULL;
+    float *score = NULL;
     struct tok_source s;
     struct t9_err ignored = {0}; /* optional keys write "missing" here when the caller gave NULL */
     struct t9_err *e = err ? err : &ignored;
@@ -113,13 +154,11 @@ t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_
     if (st == T9_STATUS_OK)
         st = optional(gguf_get_str(g, "tokenizer.ggml.pre", &s.pre, e));
     if (st == T9_STATUS_OK)
-        st = read_tables(g, &s, &type, e);
+        st = read_tables(g, &s, &type, &score, e);
     if (st == T9_STATUS_OK)
         st = read_ids(g, &s, e);
     if (st == T9_STATUS_OK)
-        st = read_flag(g, "tokenizer.ggml.add_bos_token", &s.add_bos, e);
-    if (st == T9_STATUS_OK)
-        st = read_flag(g, "tokenizer.ggml.add_eos_token", &s.add_eos, e);
+        st = read_flags(g, &s, e);
     if (st == T9_STATUS_OK)
         st = read_ints(g, "tokenizer.ggml.suppress_tokens", &suppress, &s.n_suppress, e);
     s.suppress = suppress;
@@ -128,6 +167,7 @@ t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_
     if (st == T9_STATUS_OK)
         *e = (struct t9_err){0}; /* a missing optional key left its message */
     mem_free(type);
+    mem_free(score);
     mem_free(suppress);
     return st;
 }

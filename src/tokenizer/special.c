@@ -216,7 +216,7 @@ static bool scan_back(const struct special_set *s, int kind, str text, size_t fr
         state = step(s, state, p[i]);
         int32_t id = s->best[kind][state];
         if (id >= 0 &&
-            !matches_push(hits, (struct special_match){i, s->best_bytes[kind][state], id}))
+            !matches_push(hits, (struct special_match){i, s->best_bytes[kind][state], id, kind}))
             return false;
     }
     return true;
@@ -235,7 +235,8 @@ static bool scan_kind(const struct special_set *s, int kind, str text, const str
         if (!spans[i].text.n)
             continue;
         bool allowed =
-            kind == SPECIAL_CONTROL ? spans[i].parse_control : spans[i].parse_user_defined;
+            kind == SPECIAL_TEXT ||
+            (kind == SPECIAL_CONTROL ? spans[i].parse_control : spans[i].parse_user_defined);
         if (allowed && !open)
             to = end;
         if (!allowed && open && !scan_back(s, kind, text, end, to, hits))
@@ -246,6 +247,17 @@ static bool scan_kind(const struct special_set *s, int kind, str text, const str
     return !open || scan_back(s, kind, text, 0, to, hits);
 }
 
+static const struct special_match *last_of(const struct special_matches *m)
+{
+    return &m->p[m->n - 1];
+}
+
+/* Leftmost, then longest. */
+static bool is_before(const struct special_match *a, const struct special_match *b)
+{
+    return a->from != b->from ? a->from < b->from : a->n_bytes > b->n_bytes;
+}
+
 t9_status special_find(const struct special_set *s, str text, const struct tok_span *spans,
                        size_t n_spans, struct special_matches *out, struct t9_err *err)
 {
@@ -254,21 +266,17 @@ t9_status special_find(const struct special_set *s, str text, const struct tok_s
     bool ok = true;
     for (int k = 0; ok && s && k < SPECIAL_KINDS; k++)
         ok = scan_kind(s, k, text, spans, n_spans, &hits[k]);
-    /* Merge from the back of both lists, which is the front of the text. */
-    size_t a = hits[0].n, b = hits[1].n, end = 0;
-    while (ok && (a || b)) {
-        struct special_match m = {0}, x = {0}, y = {0};
-        if (a)
-            x = hits[0].p[a - 1];
-        if (b)
-            y = hits[1].p[b - 1];
-        bool both = a && b && x.from == y.from;
-        if (both)
-            m = y.n_bytes > x.n_bytes ? y : x;
-        else
-            m = !b || (a && x.from < y.from) ? x : y;
-        a -= a && m.from == x.from;
-        b -= b && m.from == y.from;
+    /* Merge from the back of the lists, which is the front of the text. */
+    for (size_t end = 0; ok;) {
+        int best = -1;
+        for (int k = 0; k < SPECIAL_KINDS; k++) {
+            if (hits[k].n && (best < 0 || is_before(last_of(&hits[k]), last_of(&hits[best]))))
+                best = k;
+        }
+        if (best < 0)
+            break;
+        struct special_match m = *last_of(&hits[best]);
+        hits[best].n--;
         if (m.from < end)
             continue;
         end = m.from + m.n_bytes;

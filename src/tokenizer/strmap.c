@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#define SLOT_EMPTY UINT64_MAX /* no id is UINT32_MAX */
+
 t9_status strmap_init(struct strmap *m, uint32_t n_max, struct t9_err *err)
 {
     uint32_t cap = 16;
@@ -15,7 +17,7 @@ t9_status strmap_init(struct strmap *m, uint32_t n_max, struct t9_err *err)
     m->slot = mem_alloc((size_t)cap * sizeof(*m->slot));
     if (!m->slot)
         return t9_fail(err, T9_STATUS_NOMEM, "tokenizer: no memory for a map of %u tokens", n_max);
-    memset(m->slot, 0xFF, (size_t)cap * sizeof(*m->slot));
+    memset(m->slot, 0xFF, (size_t)cap * sizeof(*m->slot)); /* SLOT_EMPTY */
     return T9_STATUS_OK;
 }
 
@@ -25,25 +27,31 @@ void strmap_deinit(struct strmap *m)
     m->slot = NULL;
 }
 
-/* The slot that holds `key` or the empty one where it belongs. */
-static int32_t *find_slot(const struct strmap *m, const struct vocab *v, str key)
+/* The slot that holds `key` or the empty one where it belongs. The high half of a slot is that of
+ * the hash: most other keys are told apart without looking at their bytes. */
+static uint64_t *find_slot(const struct strmap *m, const struct vocab *v, str key, uint64_t hash)
 {
-    uint32_t i = (uint32_t)hash_xxh3_64(key.p, key.n, 0) & m->mask;
-    while (m->slot[i] >= 0 && !str_eq(vocab_piece(v, m->slot[i]), key))
+    uint32_t i = (uint32_t)hash & m->mask;
+    while (
+        m->slot[i] != SLOT_EMPTY &&
+        ((m->slot[i] ^ hash) >> 32 || !str_eq(vocab_piece(v, (int32_t)(uint32_t)m->slot[i]), key)))
         i = (i + 1) & m->mask;
     return &m->slot[i];
 }
 
 bool strmap_add(struct strmap *m, const struct vocab *v, int32_t id)
 {
-    int32_t *slot = find_slot(m, v, vocab_piece(v, id));
-    if (*slot >= 0)
+    str key = vocab_piece(v, id);
+    uint64_t hash = hash_xxh3_64(key.p, key.n, 0);
+    uint64_t *slot = find_slot(m, v, key, hash);
+    if (*slot != SLOT_EMPTY)
         return false;
-    *slot = id;
+    *slot = (hash & ~(uint64_t)UINT32_MAX) | (uint32_t)id;
     return true;
 }
 
 int32_t strmap_get(const struct strmap *m, const struct vocab *v, str key)
 {
-    return *find_slot(m, v, key);
+    uint64_t slot = *find_slot(m, v, key, hash_xxh3_64(key.p, key.n, 0));
+    return slot == SLOT_EMPTY ? -1 : (int32_t)(uint32_t)slot;
 }

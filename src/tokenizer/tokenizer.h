@@ -1,8 +1,9 @@
 /*
  * tokenizer/tokenizer.h - text to token ids and back, from the vocabulary in a GGUF file.
  *
- * Kind: byte-level BPE (`tokenizer.ggml.model` = gpt2) with the pre-tokenizers of pretok.c.
- * Anything else is refused by name.
+ * Kinds, by `tokenizer.ggml.model`: gpt2 (byte-level BPE, with the pre-tokenizers of pretok.c),
+ * llama (SentencePiece), gemma4 (merges characters) and bert (WordPiece). Anything else is refused
+ * by name.
  *
  * A tokenizer is immutable after tokenizer_new, so any number of threads may use one at the same
  * time. It keeps no pointer into the GGUF file. Malformed UTF-8 is legal input: each such byte
@@ -51,19 +52,24 @@ void tokenizer_free(struct tokenizer *t); /* accepts NULL */
 
 /* Appends the ids of the spans, read as ONE text: a span boundary splits no word; it only limits
  * where special tokens are recognised (a special token lies wholly in spans that allow it;
- * leftmost, then longest wins). With add_bos (usually tokenizer_add_bos()), BOS goes first unless
+ * leftmost, then longest wins). User-defined tokens that are pieces of text (VOCAB_FLAG_TEXT) are
+ * recognised everywhere. With add_bos (usually tokenizer_add_bos()), BOS goes first unless
  * the text already begins with it or the vocabulary has none. TOO_LARGE when `out` reaches its
  * maximum, NOMEM; `out` is then back at its former length. Linear in the text but for a log factor
  * in long words. */
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err);
 
+/* Appends EOS if the vocabulary has one and its prompts end with it. TOO_LARGE, NOMEM. */
+t9_status tokenizer_end(const struct tokenizer *t, struct tok_ids *ids, struct t9_err *err);
+
 const struct vocab *tokenizer_vocab(const struct tokenizer *t);
 /* Bytes of a token, as vocab_piece(). */
 str tokenizer_piece(const struct tokenizer *t, int32_t id);
 /* Id of the token whose bytes are exactly `text` (special tokens first), or -1. */
 int32_t tokenizer_find(const struct tokenizer *t, str text);
-/* Names from the file: "gpt2" and for example "qwen2". NUL-terminated, live as long as `t`. */
+/* Names from the file: "gpt2" and for example "qwen2"; the second is "none" for kinds without
+ * pre-tokenizers. NUL-terminated, live as long as `t`. */
 const char *tokenizer_model_name(const struct tokenizer *t);
 const char *tokenizer_pre_name(const struct tokenizer *t);
 /* Ids named by the file, -1 when there is none. */
@@ -77,14 +83,20 @@ bool tokenizer_is_eog(const struct tokenizer *t, int32_t id);
 
 /* Streaming detokenizer: text comes out only in whole UTF-8 characters, and what all pushes and the
  * finish emit together equals the sanitised concatenation of the pieces, however tokens were
- * grouped. A malformed part becomes one U+FFFD as soon as no further byte could complete it. By
- * value, no allocation, one thread at a time; the vocabulary must outlive it. */
+ * grouped. A malformed part becomes one U+FFFD as soon as no further byte could complete it. Where
+ * the vocabulary puts a space before a text, the first piece (with VOCAB_PREFIX_SPECIAL also one
+ * after a special token) loses it. By value, no allocation, one thread at a time; the vocabulary
+ * must outlive it. */
 struct detok {
     const struct vocab *vocab;
     unsigned char pending[4];
     uint8_t n_pending;
+    bool at_start; /* a leading space is dropped */
 };
 void detok_init(struct detok *d, const struct vocab *v);
+/* What follows goes on from other text, whose last token is given: unless that is a special one, a
+ * leading space belongs to it. */
+void detok_after(struct detok *d, int32_t last_id);
 /* CONTROL and UNKNOWN tokens add their text only with render_special; ids outside the vocabulary
  * add nothing. Appends to `out` (check out->failed). */
 void detok_push(struct detok *d, int32_t id, struct buf *out, bool render_special);

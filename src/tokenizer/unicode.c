@@ -21,7 +21,7 @@
 /* The longest canonical decomposition of one code point has 4. */
 #define DECOMP_MAX 8
 
-static bool is_white_space(uint32_t cp)
+bool unicode_is_white_space(uint32_t cp)
 {
     return (cp >= 9 && cp <= 13) || cp == 0x20 || cp == 0x85 || cp == 0xA0 || cp == 0x1680 ||
            (cp >= 0x2000 && cp <= 0x200A) || cp == 0x2028 || cp == 0x2029 || cp == 0x202F ||
@@ -30,7 +30,7 @@ static bool is_white_space(uint32_t cp)
 
 static uint8_t class_of_category(uint32_t cp)
 {
-    if (is_white_space(cp))
+    if (unicode_is_white_space(cp))
         return CLASS_S;
     switch (utf8proc_category((utf8proc_int32_t)cp)) {
     case UTF8PROC_CATEGORY_LU:

@@ -27,7 +27,11 @@ typedef enum tok_type {
 enum {
     VOCAB_FLAG_EOG = 1,    /* sampling it ends the answer */
     VOCAB_FLAG_PARSER = 2, /* a CONTROL token that output parsers must see as text */
+    VOCAB_FLAG_TEXT = 4,   /* a USER_DEFINED or UNKNOWN token that stands for ordinary text */
 };
+
+/* Where text is given a space before it when it is encoded, which decoding takes away again. */
+enum { VOCAB_PREFIX_NONE, VOCAB_PREFIX_START, VOCAB_PREFIX_SPECIAL /* and after special tokens */ };
 
 struct vocab {
     uint32_t n_tokens;
@@ -40,6 +44,7 @@ struct vocab {
     uint32_t n_eog, n_suppress;
     uint32_t longest_bytes; /* of the longest token */
     int32_t bos, eos, pad;  /* -1 when the vocabulary names none */
+    uint8_t space_prefix;   /* VOCAB_PREFIX_* */
 };
 
 static inline bool vocab_has(const struct vocab *v, int32_t id)

@@ -129,6 +129,14 @@ t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spa
     return out->failed ? t9_fail(err, T9_STATUS_TOO_LARGE, "too many tokens") : T9_STATUS_OK;
 }
 
+t9_status tokenizer_end(const struct tokenizer *t, struct tok_ids *ids, struct t9_err *err)
+{
+    (void)t;
+    (void)ids;
+    (void)err;
+    return T9_STATUS_OK;
+}
+
 const struct vocab *tokenizer_vocab(const struct tokenizer *t)
 {
     return &t->vocab;

@@ -20,8 +20,8 @@ static void test_unknown_kinds(void **state)
 {
     (void)state;
     toy_init(&y, "gpt-2");
-    y.src.model = STR("bert");
-    expect_refused(T9_STATUS_UNSUPPORTED, "'bert'; known kinds: gpt2");
+    y.src.model = STR("rwkv");
+    expect_refused(T9_STATUS_UNSUPPORTED, "'rwkv'; known kinds: gpt2, llama, gemma4, bert");
     toy_init(&y, "klingon");
     expect_refused(T9_STATUS_UNSUPPORTED,
                    "'klingon'; known pre-tokenizers: gpt-2, default, smollm");

@@ -199,7 +199,17 @@ static void test_refused(void **state)
     expect_refused(T9_STATUS_CORRUPT, "eos_token_id");
     begin("llama", "default");
     add_tables();
-    expect_refused(T9_STATUS_UNSUPPORTED, "'llama'; known kinds: gpt2");
+    expect_refused(T9_STATUS_CORRUPT, "tokenizer.ggml.scores is missing");
+    begin("llama", "default");
+    add_tables();
+    key_ints("tokenizer.ggml.scores", y.type, 20);
+    expect_refused(T9_STATUS_CORRUPT, "expected floats");
+    begin("gemma4", "qwen2");
+    add_tables();
+    expect_refused(T9_STATUS_UNSUPPORTED, "'qwen2'; known for this kind: gemma4, default");
+    begin("t5", "default");
+    add_tables();
+    expect_refused(T9_STATUS_UNSUPPORTED, "'t5'; known kinds: gpt2");
 }
 
 int main(void)

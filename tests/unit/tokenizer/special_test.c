@@ -30,7 +30,7 @@ static size_t naive(const struct special_entry *e, size_t n_entries, str text,
             str m = e[k].text;
             if (m.n > best.n_bytes && i + m.n <= text.n && memcmp(text.p + i, m.p, m.n) == 0 &&
                 allowed(allow[e[k].kind], i, m.n))
-                best = (struct special_match){i, m.n, e[k].id};
+                best = (struct special_match){i, m.n, e[k].id, e[k].kind};
         }
         if (best.n_bytes)
             out[n++] = best;
