@@ -2,7 +2,7 @@
  * cli/cli.h - private to cli/: the options, the commands and what they share.
  *
  * cli is the only place that knows argv, the environment, standard output and exit codes: 0 done,
- * 1 failed (one message on standard error), 2 wrong usage.
+ * 1 failed (one message on standard error), 2 wrong usage, 130 interrupted where that is told.
  */
 #ifndef T9_CLI_CLI_H
 #define T9_CLI_CLI_H
@@ -28,6 +28,7 @@ typedef enum cli_command {
     CLI_COMMAND_RENDER,
     CLI_COMMAND_EVAL,
     CLI_COMMAND_BENCH,
+    CLI_COMMAND_PERPLEXITY,
     CLI_COMMAND_REPLAY,
     CLI_COMMAND_PULL,
     CLI_COMMAND_OPENAPI,
@@ -112,8 +113,13 @@ struct cli_options {
     int32_t chunk;
 
     /* bench */
-    struct cli_list bench_prompt, bench_depth, bench_batch;
+    struct cli_list bench_prompt, bench_depth, bench_batch, bench_mixed;
     int32_t bench_decode, bench_repeat;
+    bool csv, markdown;
+
+    /* perplexity */
+    const char *file, *save_logits, *kl;
+    int32_t context, stride, windows; /* 0: half of context; all */
 
     log_level log_level;
     bool log_json;
@@ -213,6 +219,7 @@ int cmd_detokenize(const struct cli_options *o);
 int cmd_render(const struct cli_options *o);
 int cmd_eval(const struct cli_options *o);
 int cmd_bench(const struct cli_options *o);
+int cmd_perplexity(const struct cli_options *o);
 int cmd_replay(const struct cli_options *o);
 int cmd_openapi(const struct cli_options *o);
 int cmd_pull(const struct cli_options *o);

@@ -381,5 +381,8 @@ int cmd_bench(const struct cli_options *o)
         report_write(&rt, &rep);
     buf_deinit(&rep.cells);
     runtime_close(&rt);
-    return s == T9_STATUS_OK || ferror(stdout) ? cli_finish_stdout() : cli_fail(&err);
+    if (s == T9_STATUS_OK || ferror(stdout))
+        return cli_finish_stdout();
+    (void)cli_fail(&err);
+    return s == T9_STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
 }

@@ -90,7 +90,8 @@ static t9_status logits_write(const struct cli_options *o, struct runtime *rt, c
     if (!w.f)
         return t9_fail(err, T9_STATUS_IO, "%s: %s", part,
                        errno == ENOENT ? "its folder does not exist" : "cannot be written here");
-    struct eval_params p = {rt->model, rt->be, session_kv_type(o), o->chunk};
+    struct eval_params p = {
+        .model = rt->model, .be = rt->be, .kv_type = session_kv_type(o), .chunk = o->chunk};
     t9_status s = eval_logits(&p, ids, n, row_write, &w, err);
     if (s == T9_STATUS_OK && cli_interrupts() > 0)
         s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");

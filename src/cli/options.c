@@ -68,6 +68,7 @@ static void options_init(struct cli_options *o)
     o->bench_prompt = (struct cli_list){{512}, 1};
     o->bench_depth = (struct cli_list){{0}, 1};
     o->bench_batch = (struct cli_list){{1}, 1};
+    o->context = 512;
     o->bench_decode = 128;
     o->bench_repeat = 5;
 }
@@ -296,6 +297,10 @@ static int required(const struct cli_options *o)
     }
     if (o->command == CLI_COMMAND_EVAL && (!o->tokens || !o->logits))
         return usage_error(o, "--tokens and --logits", NULL, "both are needed");
+    if (o->command == CLI_COMMAND_PERPLEXITY && !o->file)
+        return usage_error(o, "--file", NULL, "a text is needed");
+    if (o->json + o->csv + o->markdown > 1)
+        return usage_error(o, "--json, --csv and --markdown", NULL, "only one of them");
     if (o->mmproj || o->image)
         return usage_error(o, o->mmproj ? "--mmproj" : "--image", NULL,
                            "images are not supported yet");
@@ -305,8 +310,10 @@ static int required(const struct cli_options *o)
         return usage_error(o, "--log-prompts", NULL, "does something with --log-level debug only");
     if (o->sampling.top_p <= 0)
         return usage_error(o, "--top-p", NULL, "must be greater than 0");
-    if (o->json && o->command != CLI_COMMAND_INSPECT && o->command != CLI_COMMAND_BENCH)
-        return usage_error(o, "--json", NULL, "goes with inspect, bench or --version here");
+    if (o->json && o->command != CLI_COMMAND_INSPECT && o->command != CLI_COMMAND_BENCH &&
+        o->command != CLI_COMMAND_PERPLEXITY)
+        return usage_error(o, "--json", NULL,
+                           "goes with inspect, bench, perplexity or --version here");
     if (o->ids && o->pieces)
         return usage_error(o, "--ids and --pieces", NULL, "only one of them");
     return EXIT_DONE;

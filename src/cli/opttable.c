@@ -5,7 +5,7 @@
 
 #define C(cmd)   (1u << CLI_COMMAND_##cmd)
 #define C_ALL    ((1u << CLI_COMMAND_COUNT) - 1)
-#define C_MODEL  (C(SERVE) | C(RUN) | C(EVAL) | C(BENCH))
+#define C_MODEL  (C(SERVE) | C(RUN) | C(EVAL) | C(BENCH) | C(PERPLEXITY))
 #define C_GGUF   (C_MODEL | C(INSPECT) | C(TOKENIZE) | C(DETOKENIZE))
 #define C_ENGINE (C(SERVE) | C(RUN) | C(BENCH))
 
@@ -171,8 +171,25 @@ const struct opt OPTIONS[] = {
      "sequences that decode at once (1)", OPT_GROUP_COMMAND, false},
     {"repeat", 'r', OPT_I32, C(BENCH), AT(bench_repeat), 1, 1000, "N", "runs of each cell (5)",
      OPT_GROUP_COMMAND, false},
-    {"json", 0, OPT_FLAG, C(INSPECT) | C(BENCH), AT(json), 0, 0, NULL, "machine-readable output",
+    {"file", 'f', OPT_TEXT, C(PERPLEXITY), AT(file), 0, 0, "TEXT",
+     "text to predict; - is standard input", OPT_GROUP_COMMAND, false},
+    {"context", 0, OPT_I32, C(PERPLEXITY), AT(context), 2, 1 << 24, "N",
+     "tokens of a window, BOS included where the model has one (512)", OPT_GROUP_COMMAND, false},
+    {"stride", 0, OPT_I32, C(PERPLEXITY), AT(stride), 1, 1 << 24, "N",
+     "tokens from one window to the next: so many, its last ones, are scored in each (half of "
+     "--context)",
      OPT_GROUP_COMMAND, false},
+    {"chunks", 0, OPT_I32, C(PERPLEXITY), AT(windows), 1, INT32_MAX, "N",
+     "windows at most (all that the text fills)", OPT_GROUP_COMMAND, false},
+    {"save-logits", 0, OPT_TEXT, C(PERPLEXITY), AT(save_logits), 0, 0, "FILE",
+     "keep the log probabilities of the scored tokens for --kl: 4 bytes for each token of the "
+     "vocabulary",
+     OPT_GROUP_COMMAND, false},
+    {"kl", 0, OPT_TEXT, C(PERPLEXITY), AT(kl), 0, 0, "FILE",
+     "also print the Kullback-Leibler divergence from what --save-logits kept of another run",
+     OPT_GROUP_COMMAND, false},
+    {"json", 0, OPT_FLAG, C(INSPECT) | C(BENCH) | C(PERPLEXITY), AT(json), 0, 0, NULL,
+     "machine-readable output", OPT_GROUP_COMMAND, false},
     {"config", 'c', OPT_TEXT, C(SERVE), AT(config), 0, 0, "FILE",
      "read options from this file, as lines of name = value; the command line wins "
      "(/etc/tempo9/tempo9.conf, if it is there)",
@@ -216,6 +233,9 @@ const struct command COMMANDS[CLI_COMMAND_COUNT] = {
     [CLI_COMMAND_BENCH] = {"bench",
                            "bench --gguf FILE [-p N,..] [-n N] [-d N,..] [-b N,..] [--json]",
                            "Time prompt reading and decoding; results are checked."},
+    [CLI_COMMAND_PERPLEXITY] = {"perplexity",
+                                "perplexity --gguf FILE --file TEXT [--context N] [--stride N]",
+                                "Perplexity of a text, with the kernels that serve."},
     [CLI_COMMAND_REPLAY] = {"replay", "replay FILE",
                             "Decide again each step of a plan log and compare."},
     [CLI_COMMAND_PULL] = {"pull", "pull [--hf] OWNER/REPO[:QUANT|:FILE.gguf]",

@@ -95,9 +95,11 @@ struct eval_params {
     struct model *model;
     struct be *be;
     kv_type kv_type;
-    int32_t chunk; /* tokens per forward; 0 = 256 */
+    int32_t chunk;     /* tokens per forward; 0 = 256 */
+    int32_t first_row; /* rows of positions before it are computed, but have no logits */
 };
-/* Calls `row` with f32 logits [n_vocab] of position 0, 1, ... n - 1; a false return stops it. */
+/* Calls `row` with f32 logits [n_vocab] of position first_row, ... n - 1; a false return stops it.
+ */
 t9_status eval_logits(const struct eval_params *p, const int32_t *tokens, int32_t n,
                       bool (*row)(void *ctx, int32_t position, const float *logits), void *ctx,
                       struct t9_err *err);

@@ -67,7 +67,7 @@ static t9_status eval_chunk(struct eval *ev, const int32_t *tokens, int32_t n, i
     batch_clear(&ev->batch);
     for (int32_t i = 0; i < n; i++) {
         if (!batch_add_rows(&ev->batch, 0, tokens + i, 1, first + i) ||
-            !batch_add_output(&ev->batch))
+            (first + i >= ev->p->first_row && !batch_add_output(&ev->batch)))
             return t9_fail(err, T9_STATUS_INTERNAL,
                            "eval: a chunk of %d tokens exceeds its buffers", n);
     }
@@ -112,8 +112,9 @@ t9_status eval_logits(const struct eval_params *p, const int32_t *tokens, int32_
     for (int32_t first = 0; st == T9_STATUS_OK && more && first < n; first += ev.chunk) {
         int32_t n_now = n - first < ev.chunk ? n - first : ev.chunk;
         st = eval_chunk(&ev, tokens + first, n_now, first, err);
-        for (int32_t i = 0; st == T9_STATUS_OK && more && i < n_now; i++)
-            more = row(ctx, first + i, batch_logits(&ev.batch, i, ev.info->n_vocab));
+        int32_t skipped = p->first_row > first ? p->first_row - first : 0;
+        for (int32_t i = skipped; st == T9_STATUS_OK && more && i < n_now; i++)
+            more = row(ctx, first + i, batch_logits(&ev.batch, i - skipped, ev.info->n_vocab));
     }
     eval_deinit(&ev);
     return st;

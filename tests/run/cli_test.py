@@ -28,7 +28,7 @@ import urllib.request
 import t9server
 
 COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
-            "replay", "pull", "openapi", "help")
+            "perplexity", "replay", "pull", "openapi", "help")
 
 
 def check(ok, what):
@@ -77,7 +77,9 @@ def test_usage_errors(cli):
                  ("render", "--template", "x", "--input", "y", "--now", "yesterday"),
                  ("eval", m), ("eval", m, "--tokens", "x"), ("bench", m, "-p", "1,,2"),
                  ("bench", m, "-p", ",".join("1" * 17)), ("bench", m, "-b", "0"),
-                 ("bench", m, "-r", "0"), ("replay",), ("replay", "a", "b"), ("pull",), ("pull", "a/b", "c"),
+                 ("bench", m, "-r", "0"), ("perplexity", m),
+                 ("perplexity", "--file", "x"), ("perplexity", m, "--file", "x", "--context", "1"),
+                 ("bench", m, "--json", "--csv"), ("bench", m, "--mixed", "0"), ("replay",), ("replay", "a", "b"), ("pull",), ("pull", "a/b", "c"),
                  (m, "--hf", "a/b"), (m, "--ollama", "a"), ("--hf", "a/b", "--retries", "-1"),
                  ("pull", "a/b", "--stall-timeout", "0"), (m, "--log-prompts"),
                  (m, "--config", "/no/such/file"), ("help", "nothing"), (m, "--unix", "s", "--port", "1"), (m, "--api-key", ""),
@@ -112,6 +114,14 @@ def test_failures(cli):
             (("eval", m, "--tokens", wrong, "--logits", cli.tmp + "/o"), b""),
             (("eval", m, "--tokens", good, "--logits", cli.tmp + "/no/o"), b""),
             (("eval", m, "--tokens", cli.file("big.json", "[512]"), "--logits", cli.tmp + "/o"), b""),
+            (("perplexity", m, "--file", cli.tmp + "/no-such-text"), b""),
+            (("perplexity", m, "--file", cli.file("empty.txt", b"")), b""),
+            (("perplexity", m, "--file", "-"), b"far too short"),
+            (("perplexity", m, "--file", "-", "--context", "8", "--stride", "8"), b"x" * 99),
+            (("perplexity", m, "--file", "-", "--context", "999999"), b"x" * 99),
+            (("perplexity", m, "--file", "-", "--context", "8", "--kl", junk), b"x" * 99),
+            (("perplexity", m, "--file", "-", "--context", "8", "--save-logits", cli.tmp + "/no/o"),
+             b"x" * 99),
             (("run", m, "-p", "hello " * 3000), b"")):
         out, err = cli.run(*args, stdin=stdin, code=1)
         lines = [x for x in err.splitlines() if x.startswith("tempo9: ")]
@@ -350,6 +360,52 @@ def test_eval(cli):
     check(not os.path.exists(out + ".part"), "a partial file stays")
 
 
+def scored_by_hand(cli, ids, context, stride, n_windows):
+    """The definition, from what `eval` writes: -log p of the last `stride` tokens of each window."""
+    out, nll = cli.tmp + "/ppl.f32", []
+    for k in range(n_windows):
+        window = ids[k * stride:k * stride + context]
+        cli.run("eval", cli.tiny, "--tokens", cli.file("ppl.json", json.dumps(window)), "--logits", out)
+        rows = floats(out)
+        n_vocab = len(rows) // context
+        for t in range(context - stride, context):
+            row = rows[(t - 1) * n_vocab:t * n_vocab]
+            top = max(row)
+            nll.append(top + math.log(math.fsum(math.exp(x - top) for x in row)) - row[window[t]])
+    return nll
+
+
+def test_perplexity(cli):
+    text = bytes(32 + i * i % 90 for i in range(700)) + b"\xff\xfe not UTF-8 \x00 at all"
+    path = cli.file("text.txt", text)
+    ids = json.loads(cli.run("tokenize", cli.tiny, stdin=text)[0])
+    args = ("perplexity", cli.tiny, "--file", path, "--context", "48")
+    kept = cli.tmp + "/kept"
+    for stride, more in ((24, ()), (1, ("--stride", "1", "--chunks", "5")), (47, ("--stride", "47"))):
+        got = json.loads(cli.run(*args, "--json", *more)[0])
+        n_windows = 5 if "--chunks" in more else (len(ids) - 48) // stride + 1
+        check((got["windows"], got["tokens_scored"], got["complete"], got["bos"]) ==
+              (n_windows, n_windows * stride, True, False), "%r" % got)
+        want = scored_by_hand(cli, ids, 48, stride, n_windows)
+        mean = sum(want) / len(want)
+        error = math.sqrt(sum((x - mean) ** 2 for x in want) / (len(want) - 1) / len(want))
+        check(abs(got["perplexity"] / math.exp(mean) - 1) < 1e-5, "%r, not %g" % (got, math.exp(mean)))
+        check(abs(got["mean_nll_standard_error"] / error - 1) < 1e-4, "%r, not %g" % (got, error))
+    said = cli.run(*args, "--save-logits", kept)[0].decode()
+    check("perplexity" in said and "+-" in said and "windows of 48" in said, said)
+    check(cli.run(*args, stdin=text)[0].split(b";")[0] == said.encode().split(b";")[0], "another run")
+    same = json.loads(cli.run(*args, "--kl", kept, "--json", "--threads", "1")[0])
+    check(same["kl"]["max"] == 0 and same["kl"]["same_top"] == 1, "%r" % same["kl"])
+    check(abs(same["kl"]["kept_perplexity"] / same["perplexity"] - 1) < 1e-6, "%r" % same)
+    other = json.loads(cli.run(*args, "--kl", kept, "--json", "--kv-type", "q8_0")[0])["kl"]
+    check(0 < other["median"] <= other["p99"] <= other["max"] < 0.1 and other["mean"] > 0, "%r" % other)
+    _, err = cli.run(*args, "--stride", "3", "--kl", kept, code=1)
+    check("--stride 24 (3)" in err, err)
+    with open(kept, "r+b") as f:
+        f.truncate(os.path.getsize(kept) - 1)
+    check("ends before its last row" in cli.run(*args, "--kl", kept, code=1)[1], "cut base")
+
+
 def test_bench(cli):
     args = ("bench", cli.tiny, "-p", "64", "-n", "8", "-d", "0,200", "-b", "1,4", "-r", "3")
     text = cli.run(*args)[0].decode()
@@ -523,6 +579,7 @@ def test_allow_long(cli):
 def test_interrupt(cli):
     """SIGINT ends every command, soon and without a word too many."""
     ids = cli.file("many.json", json.dumps([i % 500 for i in range(2000)]))
+    text_path = cli.file("long.txt", os.urandom(200000))
     for args, text in ((("run", cli.tiny, "-p", "hello", "--backend", "canon"), True),
                        (("run", cli.tiny), False),
                        (("tokenize", cli.tiny), False), (("detokenize", cli.tiny), False),
@@ -530,6 +587,8 @@ def test_interrupt(cli):
                        (("eval", cli.tiny, "--tokens", ids, "--logits", cli.tmp + "/o", "--backend",
                          "canon"), True),
                        (("bench", cli.tiny, "-r", "1000"), True),
+                       (("perplexity", cli.tiny, "--file", text_path, "--backend", "canon",
+                         "--save-logits", cli.tmp + "/o"), True),
                        ((cli.tiny, "--port", "0"), False)):
         p = subprocess.Popen([cli.a.program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE)
@@ -542,8 +601,9 @@ def test_interrupt(cli):
         p.stdin.close()
         p.stdout.close()
         p.stderr.close()
-        check(p.returncode in (0, 1, -signal.SIGINT), "%r: %d %r" % (args, p.returncode, err))
-        check(not text or (p.returncode == 1 and err == b"tempo9: interrupted\n"),
+        code = 130 if args[0] in ("bench", "perplexity") else 1  # these tell what they have
+        check(p.returncode in (0, code, -signal.SIGINT), "%r: %d %r" % (args, p.returncode, err))
+        check(not text or (p.returncode == code and err == b"tempo9: interrupted\n"),
               "%r: %d %r" % (args, p.returncode, err))
     check(not os.path.exists(cli.tmp + "/o"), "an interrupted eval left its output")
 

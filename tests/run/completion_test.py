@@ -21,8 +21,8 @@ import tempfile
 import termios
 import time
 
-COMMANDS = {"serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench", "replay", "pull",
-            "openapi", "help"}
+COMMANDS = {"serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench", "perplexity", "replay",
+            "pull", "openapi", "help"}
 
 # What is typed, and the one word that it becomes; None: nothing is offered.
 ONE = (("tempo9 tok", "tokenize"), ("tempo9 --hos", "--host"), ("tempo9 serve --hos", "--host"),

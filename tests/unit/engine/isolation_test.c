@@ -584,7 +584,7 @@ static void run_alone(struct world *w)
         struct conv *c = &w->convs[i];
         struct solo solo = {w, i};
         struct t9_err err = {0};
-        struct eval_params p = {w->l.m, w->l.be, w->set->type, 96};
+        struct eval_params p = {w->l.m, w->l.be, w->set->type, 96, 0};
         ok(eval_logits(&p, c->tokens, c->n_tokens, solo_row, &solo, &err), &err);
     }
 }

@@ -162,7 +162,7 @@ static void eval_equals_engine(const struct loaded *l, const struct job *jobs, k
         int32_t tokens[POSITIONS];
         const struct job *j = &jobs[i];
         int32_t n = j->n_prompt + j->n_tokens - 1; /* the last token was never computed */
-        struct eval_params p = {l->m, l->be, type, chunks[i % 4]};
+        struct eval_params p = {l->m, l->be, type, chunks[i % 4], 0};
         struct eval_check c = {rows, i, j->n_prompt, model_info(l->m)->n_vocab, 0};
         struct t9_err err = {0};
         memcpy(tokens, j->prompt, sizeof(int32_t) * (size_t)j->n_prompt);
@@ -254,7 +254,7 @@ static void eval_edges(void **state)
     struct loaded l;
     if (!load(&l, "llama", "ref", 1))
         skip();
-    struct eval_params p = {l.m, l.be, KV_TYPE_F16, 2};
+    struct eval_params p = {l.m, l.be, KV_TYPE_F16, 2, 0};
     struct t9_err err = {0};
     int32_t last = -1;
     const int32_t tokens[5] = {1, 2, 3, 4, 5};
