@@ -360,6 +360,7 @@ static void test_quantised(void **state)
     }
     check_quant("llama", DTYPE_Q4_K, true);
     check_quant("qwen3", DTYPE_Q5_K, true);
+    check_quant("qwen2", DTYPE_IQ3_XXS, true);
 }
 
 int main(void)
