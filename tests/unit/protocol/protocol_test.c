@@ -504,7 +504,7 @@ static void test_run_stop(void **state)
 static void test_run_min_tokens(void **state)
 {
     (void)state;
-    read_chat("one two one two",
+    read_chat("one two one two three",
               "{\"messages\":[" USER "],\"stop\":[\"two\",\"zz\"],\"min_tokens\":7}",
               "one two one ", T9_FINISH_STOP, 15);
     read_chat("one two one two", "{\"messages\":[" USER "],\"stop\":[\"ne two\"],\"min_tokens\":6}",
