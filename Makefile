@@ -38,8 +38,10 @@ run: deps-build program
 ifeq ($(MODEL),models/SmolLM2-135M-Instruct.Q4_1.gguf)
 	@tools/get-deps model
 endif
-	@printf '%s\n' '' \
-	  'tempo9 will listen on http://127.0.0.1:$(PORT) once the model is loaded: open that in a browser, or in another terminal:' '' \
+	@page='open that in a browser, or in another terminal'; \
+	[ -d build/deps/web ] || page='ask it from another terminal (tools/get-deps web gets the page for browsers)'; \
+	printf '%s\n' '' \
+	  "tempo9 will listen on http://127.0.0.1:$(PORT) once the model is loaded: $$page:" '' \
 	  '  curl -N http://127.0.0.1:$(PORT)/v1/chat/completions -H "Content-Type: application/json" \' \
 	  "    -d '{\"model\": \"default\", \"stream\": true, \"temperature\": 0, \"max_tokens\": 60," \
 	  "         \"messages\": [{\"role\": \"user\", \"content\": \"Name three colours.\"}]}'" '' \

@@ -178,7 +178,8 @@ def _open():
     except OSError:
         found = ctypes.util.find_library("tempo9")
         if not found:
-            raise OSError("%s was not found: install tempo9, or set TEMPO9_LIBRARY to the library's path" % SONAME)
+            raise OSError("%s was not found: install tempo9 (and run ldconfig after `make install`), "
+                          "or set TEMPO9_LIBRARY to the library's path" % SONAME) from None
         return c.CDLL(found)
 
 

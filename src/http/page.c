@@ -168,11 +168,11 @@ static enum MHD_Result send_file(struct exchange *x, const struct page_file *f)
 static enum MHD_Result send_text(struct exchange *x)
 {
     static const char with[] = ROOT_TEXT "Open this address in a browser for chat and dashboard.\n";
-    static const char without[] = ROOT_TEXT
-        "This build has no page for browsers. Where Node is installed, from the source:\n\n"
-        "  tools/get-deps web\n"
-        "  make\n\n"
-        "and start the server again.\n";
+    static const char without[] =
+        ROOT_TEXT "This build has no page for browsers. To get one, in the source folder:\n\n"
+                  "  tools/get-deps web\n"
+                  "  make\n\n"
+                  "and start the server again.\n";
     str text = page_n_files ? STR(with) : STR(without);
     struct MHD_Response *r =
         MHD_create_response_from_buffer(text.n, (void *)(uintptr_t)text.p, MHD_RESPMEM_PERSISTENT);

@@ -165,6 +165,16 @@ def make_package(a, to):
     path = os.path.join(out, packages[0])
     info = run("dpkg-deb", "-f", path)
     check("Package: tempo9" in info and "libmicrohttpd" in info, info)
+    for script, done in (("postinst", "daemon-reload"), ("prerm", "disable --now"), ("postrm", "daemon-reload")):
+        text = run("dpkg-deb", "-I", path, script)
+        check(done in text, script + ": " + text)
+    for script in ("postinst", "postrm"):
+        check("ldconfig" in run("dpkg-deb", "-I", path, script), script)
+    # Without what finds the dependencies there is no package, and the message says where to get it.
+    script = os.path.join(os.path.dirname(__file__), "../../packaging/cpack.cmake")
+    bare = subprocess.run([shutil.which("cmake"), "-DCPACK_GENERATOR=DEB", "-DCMAKE_FIND_USE_CMAKE_SYSTEM_PATH=OFF",
+                           "-P", script], text=True, env={"PATH": "/nowhere"}, capture_output=True)
+    check(bare.returncode != 0 and "tools/get-deps package" in " ".join(bare.stderr.split()), bare.stderr)
     run("dpkg-deb", "-x", path, to)
     names = run("dpkg-deb", "-c", path)
     check(all(re.match(r"\S+ root/root", line) for line in names.splitlines()), "owners")
