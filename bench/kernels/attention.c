@@ -192,7 +192,7 @@ static double op_time(const struct run *r, const struct tape *tape)
     return best;
 }
 
-static void bench(struct be *be, const struct limits *l, const struct shape *s, int32_t head_dim,
+static void bench(struct be *be, const struct be_limits *l, const struct shape *s, int32_t head_dim,
                   kv_type type)
 {
     struct pages p;
@@ -258,7 +258,7 @@ int bench_attention(int argc, char **argv)
         fprintf(stderr, "%s\n", err.msg);
         return 1;
     }
-    struct limits l = bench_limits(be_threads(be), be_isa(be));
+    struct be_limits l = be_limits_measure(be_threads(be), be_isa(be));
     printf("%s, %d threads, %d KV heads; memory read %.1f GB/s, float fma %.0f Gflop/s\n",
            be_isa(be), be_threads(be), N_HEAD_KV, l.read_gbps, l.fma_gflops);
     for (size_t t = 0; t < T9_COUNT(types); t++) {

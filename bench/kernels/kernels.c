@@ -22,6 +22,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+static uint64_t rng_state = 1;
+uint32_t bench_rnd(void)
+{
+    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(rng_state >> 33);
+}
+
+uint64_t bench_timer_ns(int n_threads)
+{
+    struct timespec t;
+    if (n_threads > 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0)
+        return clock_now_ns();
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
 
 enum { CHECK_OUT = 48, MIN_MS = 300 };
 
@@ -206,7 +222,7 @@ int main(int argc, char **argv)
         return 1;
     }
     printf("%s, %d threads, %d -> %d\n", be_isa(be), be_threads(be), (int)arg[2], (int)arg[3]);
-    struct limits l = bench_limits(be_threads(be), be_isa(be));
+    struct be_limits l = be_limits_measure(be_threads(be), be_isa(be));
     printf("memory read %.1f GB/s, int8 dot products %.0f Gop/s\n", l.read_gbps, l.dot_gops);
     for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
         if (argc > 6 && strcmp(argv[6], gguf_dtype_name(dtypes[i])) != 0)

@@ -13,8 +13,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-/* Value of the first "key : value" line of /proc/cpuinfo, or "unknown". */
-static void cpu_name_write(struct buf *out)
+/* Value of the first "model name : value" line of /proc/cpuinfo, or "unknown". */
+void identity_cpu_write(struct buf *out)
 {
     struct buf b;
     buf_init(&b, 1 << 20);
@@ -26,7 +26,7 @@ static void cpu_name_write(struct buf *out)
         if (end != (size_t)-1)
             name = str_trim(str_slice(buf_str(&b), colon + 1, end));
     }
-    json_write_str(out, name);
+    buf_puts_str(out, name);
     buf_deinit(&b);
 }
 
@@ -49,7 +49,11 @@ static void machine_write(struct buf *out)
     member(out, "arch", known ? u.machine : "unknown");
     buf_puts(out, ",");
     json_write_key(out, "cpu");
-    cpu_name_write(out);
+    struct buf cpu;
+    buf_init(&cpu, 4096);
+    identity_cpu_write(&cpu);
+    json_write_str(out, buf_str(&cpu));
+    buf_deinit(&cpu);
     buf_puts(out, ",");
     json_write_key(out, "cpus");
     json_write_i64(out, sysconf(_SC_NPROCESSORS_ONLN));

@@ -349,6 +349,9 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
     info->head_dim = hp->head_dim;
     info->n_ff = hp->n_ff_max;
     info->context_length = hp->context_length;
+    info->window = hp->window;
+    for (int32_t il = 0; il < hp->n_layers && hp->window > 0; il++)
+        info->n_sliding += hp->sliding[il];
     for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];

@@ -7,6 +7,8 @@ Standard library only.
 """
 
 import argparse
+import csv
+import io
 import array
 import json
 import math
@@ -453,7 +455,8 @@ def test_perplexity(cli):
 def test_bench(cli):
     args = ("bench", cli.tiny, "-p", "64", "-n", "8", "-d", "0,200", "-b", "1,4", "-r", "3")
     text = cli.run(*args)[0].decode()
-    check(text.count("tok/s") == 5, text)
+    check("tok/s" in text and len([x for x in text.splitlines() if ".." in x]) == 5, text)
+    check(all(x in text for x in ("flags: ", "threads", "kv f16", "memory read")), text)
     j = json.loads(cli.run(*args, "--json")[0])
     check(j["model"]["arch"] == "llama" and len(j["model"]["sha256"]) == 1, "identity")
     check(j["build"]["id"] and j["machine"]["cpus"] >= 1 and j["backend"]["numerics"], "identity")
@@ -463,8 +466,37 @@ def test_bench(cli):
         check(len(c["runs"]) == 3 and min(c["runs"]) > 0, "%r" % c)
         check(min(c["runs"]) <= c["median_tokens_per_s"] <= max(c["runs"]), "%r" % c)
     again = json.loads(cli.run(*args, "--json", "--threads", "1")[0])
-    check([c["text_hash"] for c in again["cells"]] == [c["text_hash"] for c in j["cells"]],
-          "one thread gives other tokens")
+    for key in "text_hash", "logits_hash":
+        check([c[key] for c in again["cells"]] == [c[key] for c in j["cells"]],
+              "one thread gives another " + key)
+    check(len({c["logits_hash"] for c in j["cells"]}) == 5, "hashes of nothing: %r" % j["cells"])
+
+
+def test_bench_mixed(cli):
+    args = ("bench", cli.tiny, "-p", "0", "-n", "0", "-d", "40", "-b", "3", "--mixed", "700", "-r", "2")
+    j = json.loads(cli.run(*args, "--json")[0])
+    cell, = j["cells"]
+    check((cell["kind"], cell["prompt"], cell["batch"], cell["depth"]) == ("mixed", 700, 3, 40), "%r" % cell)
+    # 700 rows take at least three steps, and every stream gets a token in each
+    for rate, streams in zip(cell["runs"], cell["streams_runs"]):
+        check(streams / rate * 700 > 8, "%r" % cell)
+    check(j["complete"] and j["date"][:2] == "20" and j["read_gb_per_s"] > 0, "%r" % j)
+    again = json.loads(cli.run(*args, "--json", "--step-tokens", "64")[0])["cells"][0]
+    check((again["text_hash"], again["logits_hash"]) == (cell["text_hash"], cell["logits_hash"]),
+          "smaller steps give other results")
+
+
+def test_bench_formats(cli):
+    args = ("bench", cli.tiny, "-p", "16", "-n", "4", "-r", "2", "--mixed", "32")
+    rows = list(csv.DictReader(io.StringIO(cli.run(*args, "--csv")[0].decode())))
+    check([r["kind"] for r in rows] == ["prompt", "decode", "mixed"], "%r" % rows)
+    for r in rows:
+        check(None not in r and None not in r.values() and len(r["model_sha256"]) == 64, "%r" % r)
+        check(float(r["min_tokens_per_s"]) <= float(r["median_tokens_per_s"]) <=
+              float(r["max_tokens_per_s"]) and r["threads"] and r["flags"], "%r" % r)
+    check(float(rows[1]["bytes_per_token"]) > 0 and rows[0]["bytes_per_token"] == "", "%r" % rows)
+    table = [x for x in cli.run(*args, "--markdown")[0].decode().splitlines() if x.startswith("|")]
+    check(len(table) == 5 and len({x.count("|") for x in table}) == 1, "%r" % table)
 
 
 def test_run(cli):

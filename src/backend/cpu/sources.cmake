@@ -3,6 +3,7 @@
 list(APPEND backend_sources
     cpu/attn.c
     cpu/cpu.c
+    cpu/limits.c
     cpu/matmul.c
     cpu/pack.c
     cpu/pool.c

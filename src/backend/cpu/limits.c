@@ -1,13 +1,12 @@
 /*
- * bench/kernels/limits.c - what the machine can do: reading memory, int8 dot products and float
- * fmas in registers. The yardsticks of the kernels.
+ * cpu/limits.c - see backend/limits.h: reading memory, int8 dot products and float fmas in
+ * registers, on threads of its own.
  */
-#include "bench.h"
+#include "backend/limits.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <threads.h>
@@ -17,14 +16,11 @@
 #    include <immintrin.h>
 #endif
 
-static uint64_t rng_state = 1;
-uint32_t bench_rnd(void)
-{
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 33);
-}
+enum { FROM_MEMORY_BYTES = 128 << 20 }; /* so that little of it is in a core's cache */
 
-uint64_t bench_timer_ns(int n_threads)
+/* With one thread the process's own CPU time, so that a busy machine does not show; else the wall
+ * clock. */
+static uint64_t timer_ns(int n_threads)
 {
     struct timespec t;
     if (n_threads > 1 || clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t) != 0)
@@ -110,24 +106,31 @@ __attribute__((target("avx2"))) static int dot_avx2(void *arg)
 }
 #endif
 
-/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds. Each is short,
- * so that on a busy machine some run without being put aside. */
+/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds, 0 when they
+ * could not be started. Each is short, so that on a busy machine some run without being put aside.
+ */
 static double limit_time(int (*fn)(void *), struct limit_job *jobs, int n_threads)
 {
-    double best = 1e9;
+    double best = 0;
     for (int round = 0; round < 20; round++) {
-        thrd_t t[64];
-        uint64_t start_ns = bench_timer_ns(n_threads);
-        for (int i = 0; i < n_threads; i++) {
-            if (thrd_create(&t[i], fn, &jobs[i]) != thrd_success)
-                exit(1);
-        }
-        for (int i = 0; i < n_threads; i++)
+        thrd_t t[BE_LIMITS_THREADS_MAX];
+        int n = 0;
+        uint64_t start_ns = timer_ns(n_threads);
+        while (n < n_threads && thrd_create(&t[n], fn, &jobs[n]) == thrd_success)
+            n++;
+        for (int i = 0; i < n; i++)
             thrd_join(t[i], NULL);
-        double s = (double)(bench_timer_ns(n_threads) - start_ns) * 1e-9;
-        best = s < best ? s : best;
+        double s = (double)(timer_ns(n_threads) - start_ns) * 1e-9;
+        if (n < n_threads)
+            return 0;
+        best = best == 0 || s < best ? s : best;
     }
     return best;
+}
+
+static double per_s(double work, double seconds)
+{
+    return seconds > 0 ? work / seconds * 1e-9 : 0;
 }
 
 #ifdef __x86_64__
@@ -174,22 +177,25 @@ __attribute__((target("avx2,fma"))) static int fma_avx2(void *arg)
 }
 #endif
 
-struct limits bench_limits(int n_threads, const char *isa)
+struct be_limits be_limits_measure(int n_threads, const char *isa)
 {
-    struct limits l = {0};
-    struct limit_job jobs[64];
+    struct be_limits l = {0};
+    struct limit_job jobs[BE_LIMITS_THREADS_MAX];
     size_t words = FROM_MEMORY_BYTES / 8;
+    n_threads = n_threads < BE_LIMITS_THREADS_MAX ? n_threads : BE_LIMITS_THREADS_MAX;
     uint64_t *p = mem_alloc_aligned(2 << 20, words * 8);
-    if (!p || n_threads > 64)
-        exit(1);
+    if (!p || n_threads < 1) {
+        mem_free(p);
+        return l;
+    }
 #ifdef MADV_HUGEPAGE
     (void)madvise(p, words * 8, MADV_HUGEPAGE); /* as the weights are */
 #endif
     memset(p, 1, words * 8);
+    size_t part = words / (size_t)n_threads / 8 * 8;
     for (int i = 0; i < n_threads; i++)
-        jobs[i] = (struct limit_job){p + words / (size_t)n_threads / 8 * 8 * (size_t)i,
-                                     words / (size_t)n_threads / 8 * 8, 0};
-    l.read_gbps = FROM_MEMORY_BYTES / limit_time(read_memory, jobs, n_threads) * 1e-9;
+        jobs[i] = (struct limit_job){p + part * (size_t)i, part, 0};
+    l.read_gbps = per_s(8.0 * (double)part * n_threads, limit_time(read_memory, jobs, n_threads));
 #ifdef __x86_64__
     const size_t n = 48 << 18; /* a multiple of 16 and 12 */
     for (int i = 0; i < n_threads; i++)
@@ -197,8 +203,8 @@ struct limits bench_limits(int n_threads, const char *isa)
     bool wide = strcmp(isa, "avx512") == 0;
     double lanes = (double)n * (wide ? 16 : 8) * n_threads;
     if (strcmp(isa, "scalar") != 0) { /* 4 bytes a lane, 2 ops each */
-        l.dot_gops = 8 * lanes / limit_time(wide ? dot_avx512 : dot_avx2, jobs, n_threads) * 1e-9;
-        l.fma_gflops = 2 * lanes / limit_time(wide ? fma_avx512 : fma_avx2, jobs, n_threads) * 1e-9;
+        l.dot_gops = per_s(8 * lanes, limit_time(wide ? dot_avx512 : dot_avx2, jobs, n_threads));
+        l.fma_gflops = per_s(2 * lanes, limit_time(wide ? fma_avx512 : fma_avx2, jobs, n_threads));
     }
 #endif
     mem_free(p);
