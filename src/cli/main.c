@@ -185,8 +185,8 @@ static int print_version(const struct cli_options *o)
 static void watch_if_needed(cli_command c)
 {
     bool watch = c == CLI_COMMAND_SERVE || c == CLI_COMMAND_RUN || c == CLI_COMMAND_EVAL ||
-                 c == CLI_COMMAND_BENCH || c == CLI_COMMAND_PERPLEXITY ||
-                 c == CLI_COMMAND_REPLAY || c == CLI_COMMAND_PULL;
+                 c == CLI_COMMAND_BENCH || c == CLI_COMMAND_PERPLEXITY || c == CLI_COMMAND_REPLAY ||
+                 c == CLI_COMMAND_PULL;
     cli_signals_init(watch);
     if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
         cli_hangup_watch();
