@@ -211,6 +211,8 @@ FIELDS = ("messages", "model", "stream", "temperature", "max_tokens", "stop", "s
 WRONG = (None, True, -1, 1e308, 10 ** 30, "", "x", [], {}, [[]], [{}], {"a": []}, [None], "\u0000",
          [1, "a", None], {"role": 5}, [{"role": "user"}], [{"role": 5, "content": {}}], -0.0, 2 ** 63)
 
+UNLIMITED = (None, 1e308, 10 ** 30, 2 ** 63)
+
 
 def wrong_types(rng, c, note):
     body = {"messages": [{"role": "user", "content": "x"}], "max_tokens": 1}
@@ -222,6 +224,8 @@ def wrong_types(rng, c, note):
                        "/apply-template"))
     raw = json.dumps(body).encode()
     c.send(head(path, "Content-Type: application/json", length=len(raw)) + raw)
+    if body["max_tokens"] in UNLIMITED:  # it may be fine, and write until the context is full
+        return
     c.read()
     note.reply(c, may_be_fine=True)
 

@@ -22,10 +22,10 @@ struct model_info {
     const char *arch; /* "llama", "qwen2", "qwen3" */
     str name;         /* general.name or empty */
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
-    int32_t context_length; /* what the file declares */
+    int32_t context_length;    /* what the file declares */
     int32_t n_sliding, window; /* layers that see only the last `window` tokens; 0: none */
-    uint64_t n_params;      /* elements of all tensors in the file */
-    uint64_t weight_bytes;  /* as loaded */
+    uint64_t n_params;         /* elements of all tensors in the file */
+    uint64_t weight_bytes;     /* as loaded */
 };
 
 struct model_load_params {
