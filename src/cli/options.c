@@ -270,7 +270,11 @@ static int positional(struct cli_options *o, int n, char **words)
         o->hf = words[0];
         n--, words++;
     }
-    return n > 0 ? usage_error(o, "unexpected word", words[0], "nothing takes it") : EXIT_DONE;
+    if (n == 0)
+        return EXIT_DONE;
+    return usage_error(o, "unexpected word", words[0],
+                       o->command == CLI_COMMAND_RUN ? "a prompt is given with -p"
+                                                     : "nothing takes it");
 }
 
 static int required(const struct cli_options *o)

@@ -441,9 +441,10 @@ t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct 
     str shown = r->model.n > 60 ? str_slice(r->model, 0, 60) : r->model;
     (void)snprintf(brief, sizeof brief, STR_FMT, STR_ARG(shown));
     if (!q->any_model)
-        return chat_fail(err, T9_STATUS_NOT_FOUND, "model", "model_not_found",
-                         "there is no model \"%s\" here; the one served is \"%.100s\"", brief,
-                         q->model_name);
+        return chat_fail(
+            err, T9_STATUS_NOT_FOUND, "model", "model_not_found",
+            "there is no model \"%s\" here; the one served is \"%.100s\" (or \"default\")", brief,
+            q->model_name);
     chat_warn(r, "the model \"%s\" was asked for and \"%s\" answered", brief, q->model_name);
     return T9_STATUS_OK;
 }

@@ -73,7 +73,7 @@ def test_usage_errors(cli):
                  (m, "--kv-memory", "4Q"), (m, "--threads", "0"), (m, "--kv-type", "f8"),
                  (m, "--log-level", "loud"), (m, "--speculation-k", "4"), (m, "--mmproj", m),
                  (m, "extra"), (m, "--strict=1"), (m, "--json"), ("run", m, "--port", "1"),
-                 ("run", m, "--temperature", "nan"), ("run", m, "--temperature", "warm"),
+                 ("run", m, "Hello"), ("run", m, "--temperature", "nan"), ("run", m, "--temperature", "warm"),
                  ("run", m, "--top-p", "0"), ("run", m, "--top-p", "1.5"),
                  ("run", m, "--seed", "-1"), ("run", m, "--seed", "18446744073709551616"),
                  ("inspect",), ("tokenize", m, "--ids", "--pieces"), ("render", "--template", "x"),
