@@ -119,14 +119,19 @@ static void lane_free(struct lane *l)
     mem_free(l->token_ns);
 }
 
-/* Tokens that a stream may give: what the cell counts, and what passes until the others' prompts
- * have been read, at worst one row a step; in a mixed cell also what passes until the prompt's
- * first token, and until this thread has seen that it may come. */
+/* Tokens that may pass while this thread, which submits, is not run. */
+enum { LATE_TOKENS = 1000 };
+
+/* Tokens that a stream may give: what the cell counts, and what passes until the others are there
+ * and their prompts have been read, at worst one row a step; in a mixed cell also what passes until
+ * the prompt's first token. */
 static int32_t stream_tokens(const struct round *round, const struct bench_cell *c,
                              int32_t n_prompt)
 {
+    bool mixed = c->kind == BENCH_KIND_MIXED;
     int64_t wait = c->batch > 1 ? (int64_t)n_prompt * c->batch + 2 * c->batch : 0;
-    int64_t counted = c->kind == BENCH_KIND_MIXED ? (int64_t)c->prompt + 1000 : c->decode;
+    int64_t late = c->batch > 1 || mixed ? LATE_TOKENS : 0;
+    int64_t counted = (mixed ? c->prompt : c->decode) + late;
     int32_t room = engine_max_tokens(round->engine, n_prompt);
     int64_t n = counted + 1 + wait;
     return n > room && c->decode + 1 <= room ? room : (int32_t)(n < INT32_MAX ? n : INT32_MAX);

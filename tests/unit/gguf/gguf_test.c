@@ -122,7 +122,7 @@ static void test_mkgguf_refuses(void **state)
     p.arch = "mamba";
     assert_int_equal(mkgguf_write(path, &p, &err), T9_STATUS_INVALID);
     p = MKGGUF_DEFAULT;
-    p.dtype = DTYPE_IQ1_S;
+    p.dtype = 4; /* Q4_2, which no file has any more */
     assert_int_equal(mkgguf_write(path, &p, &err), T9_STATUS_INVALID);
 }
 
