@@ -17,21 +17,19 @@
 
 t9_status file_open(struct file *f, const char *path, struct t9_err *err)
 {
-    char why[96];
     struct stat sb;
     *f = (struct file){.fd = -1};
     /* Non-blocking, so that a FIFO without a writer is refused instead of waited for. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0) {
         int e = errno;
-        return t9_fail(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, "%s: cannot open: %s",
-                       path, t9_errno_text(e, why, sizeof why));
+        return t9_fail_os(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, e,
+                          "%s: cannot open", path);
     }
     if (fstat(fd, &sb) != 0) {
         int e = errno;
         close(fd);
-        return t9_fail(err, T9_STATUS_IO, "%s: cannot stat: %s", path,
-                       t9_errno_text(e, why, sizeof why));
+        return t9_fail_os(err, T9_STATUS_IO, e, "%s: cannot stat", path);
     }
     if (!S_ISREG(sb.st_mode)) {
         close(fd);
@@ -51,7 +49,6 @@ void file_close(struct file *f)
 
 t9_status file_read_at(const struct file *f, uint64_t off, void *dst, size_t n, struct t9_err *err)
 {
-    char why[96];
     char *p = dst;
     if (off > INT64_MAX || n > (uint64_t)INT64_MAX - off)
         return t9_fail(err, T9_STATUS_INVALID, "read of %zu bytes at %llu is out of range", n,
@@ -63,8 +60,8 @@ t9_status file_read_at(const struct file *f, uint64_t off, void *dst, size_t n, 
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return t9_fail(err, T9_STATUS_IO, "cannot read at byte %llu: %s",
-                           (unsigned long long)off, t9_errno_text(errno, why, sizeof why));
+            return t9_fail_os(err, T9_STATUS_IO, errno, "cannot read at byte %llu",
+                              (unsigned long long)off);
         if (got == 0)
             return t9_fail(err, T9_STATUS_IO, "file ended at byte %llu, %llu expected",
                            (unsigned long long)off, (unsigned long long)end);
@@ -77,7 +74,6 @@ t9_status file_read_at(const struct file *f, uint64_t off, void *dst, size_t n, 
 /* Reads fd to its end into `out`. */
 static t9_status read_stream(int fd, const char *path, struct buf *out, struct t9_err *err)
 {
-    char why[96];
     char probe;
     for (;;) {
         size_t left = out->max - out->n;
@@ -92,8 +88,7 @@ static t9_status read_stream(int fd, const char *path, struct buf *out, struct t
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
-            return t9_fail(err, T9_STATUS_IO, "%s: cannot read: %s", path,
-                           t9_errno_text(errno, why, sizeof why));
+            return t9_fail_os(err, T9_STATUS_IO, errno, "%s: cannot read", path);
         if (got == 0)
             return T9_STATUS_OK;
         if (want == 0)
@@ -105,14 +100,13 @@ static t9_status read_stream(int fd, const char *path, struct buf *out, struct t
 
 t9_status file_read_all(const char *path, struct buf *out, struct t9_err *err)
 {
-    char why[96];
     if (strcmp(path, "-") == 0)
         return read_stream(STDIN_FILENO, "standard input", out, err);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         int e = errno;
-        return t9_fail(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, "%s: cannot open: %s",
-                       path, t9_errno_text(e, why, sizeof why));
+        return t9_fail_os(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, e,
+                          "%s: cannot open", path);
     }
     t9_status st = read_stream(fd, path, out, err);
     close(fd);
