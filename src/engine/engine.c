@@ -233,8 +233,7 @@ static t9_status check_request(const struct engine *e, const struct request *r, 
 {
     if (r->n_prompt < 1 || !r->prompt)
         return t9_fail(err, T9_STATUS_INVALID, "the prompt is empty: at least one token is needed");
-    int32_t room =
-        r->prompt_only && r->n_prompt == e->max_length ? 1 : engine_max_tokens(e, r->n_prompt);
+    int32_t room = engine_room(e, r->n_prompt, r->prompt_only);
     if (room < 1)
         return t9_fail(err, T9_STATUS_INVALID,
                        "the prompt has %d tokens; the limit is %d for prompt and reply together. "

@@ -70,6 +70,7 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
 void engine_cancel(struct engine *e, struct request *r);
 /* Largest max_tokens a prompt of n_prompt tokens can have; 0 when it does not fit. */
 int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt);
+
 /* Blocks until request_next would return something, the request ended, or timeout_ms passed (-1 =
  * none). For callers without a notify function (command line, tests). */
 bool engine_wait(struct engine *e, struct request *r, const struct event_cursor *c, int timeout_ms);
@@ -77,6 +78,12 @@ bool engine_wait(struct engine *e, struct request *r, const struct event_cursor 
 bool engine_drain(struct engine *e, int timeout_ms);
 
 int32_t engine_max_length(const struct engine *e);
+/* What max_tokens may be at most: engine_max_tokens, and 1 beside a prompt that fills the limit
+ * when it is prompt_only. */
+static inline int32_t engine_room(const struct engine *e, int32_t n_prompt, bool prompt_only)
+{
+    return prompt_only && n_prompt == engine_max_length(e) ? 1 : engine_max_tokens(e, n_prompt);
+}
 /* Any thread: seconds after which a request that was refused now has a fair chance, from what waits
  * and how fast it is being worked off; 1 to 600. */
 int32_t engine_retry_after_s(const struct engine *e);

@@ -261,8 +261,7 @@ static void request_drop(struct t9_request *q)
 static t9_status prepare(struct t9_request *q, const struct t9_request_params *p,
                          struct t9_err *err)
 {
-    bool fills = p->prompt_only && p->n_prompt == (size_t)engine_max_length(q->engine);
-    int32_t room = fills ? 1 : engine_max_tokens(q->engine, (int32_t)p->n_prompt);
+    int32_t room = engine_room(q->engine, (int32_t)p->n_prompt, p->prompt_only);
     if (room < 1)
         return t9_fail(err, T9_STATUS_INVALID,
                        "the prompt has %zu tokens, and prompt and answer together may have %d: "
