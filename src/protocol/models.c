@@ -95,7 +95,8 @@ static void write_sampling(const struct t9_request_params *p, struct buf *out)
 void capabilities_write(const struct prep *p, const struct capabilities *c, struct buf *out)
 {
     const struct prep_params *q = prep_params_of(p);
-    struct prep_template_info t = prep_info(p);
+    const struct prep_info *i = prep_info(p);
+    const struct t9_template_info *t = &i->model.chat_template;
     buf_puts(out, "{\"server\":{\"name\":\"tempo9\",");
     member_str(out, "version", c->version);
     buf_putc(out, ',');
@@ -110,27 +111,27 @@ void capabilities_write(const struct prep *p, const struct capabilities *c, stru
     json_write_i64(out, prep_max_length(p));
     buf_puts(out, ",\"template\":{");
     json_write_key(out, "source");
-    buf_puts(out, t.present ? "\"model\"" : t.chatml_fallback ? "\"chatml\"" : "null");
+    buf_puts(out, t->present ? "\"model\"" : t->chatml_fallback ? "\"chatml\"" : "null");
     buf_putc(out, ',');
-    member_bool(out, "system", t.system);
+    member_bool(out, "system", t->system);
     buf_putc(out, ',');
-    member_bool(out, "later_system", t.later_system);
+    member_bool(out, "later_system", t->later_system);
     buf_putc(out, ',');
-    member_bool(out, "user_twice", t.user_twice);
+    member_bool(out, "user_twice", t->user_twice);
     buf_putc(out, ',');
-    member_bool(out, "enable_thinking", t.thinking_switch);
+    member_bool(out, "enable_thinking", i->thinking_switch);
     buf_putc(out, ',');
-    member_bool(out, "reasoning_effort", t.effort_switch);
+    member_bool(out, "reasoning_effort", i->effort_switch);
     buf_puts(out, "},");
-    member_bool(out, "fill_in_middle", t.fill_in_middle);
+    member_bool(out, "fill_in_middle", i->fill_in_middle);
     write_sampling(&q->sampling, out);
     buf_puts(out, "},");
     member_bool(out, "strict", q->strict);
     buf_puts(out, ",\"protocols\":{");
-    for (size_t i = 0; i < n_endpoints; i++) {
-        if (i)
+    for (size_t k = 0; k < n_endpoints; k++) {
+        if (k)
             buf_putc(out, ',');
-        write_protocol(endpoints[i], q->strict, out);
+        write_protocol(endpoints[k], q->strict, out);
     }
     buf_puts(out, "}}");
 }

@@ -15,8 +15,7 @@
 
 struct prep {
     struct prep_params params;
-    struct t9_model_info model;
-    struct prep_template_info info;
+    struct prep_info info;
 };
 
 void prep_ids_deinit(struct prep_ids *ids)
@@ -44,7 +43,7 @@ static size_t tokens_max(const struct prep *p)
  * tokenizer seconds and many times its size. The normal form may have a fourth of the bytes. */
 static uint64_t text_bytes_max(const struct prep *p)
 {
-    uint64_t longest = (uint64_t)p->model.token_bytes_max;
+    uint64_t longest = (uint64_t)p->info.model.token_bytes_max;
     return p->params.engine ? 4 * (uint64_t)prep_max_length(p) * longest : UINT64_MAX;
 }
 
@@ -150,7 +149,8 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
     buf_init(&l->messages, JSON_BYTES_MAX);
     buf_init(&l->tools, JSON_BYTES_MAX);
     buf_init(&l->kwargs, JSON_BYTES_MAX);
-    if (!p->info.present && !p->info.chatml_fallback)
+    const struct t9_template_info *t = &p->info.model.chat_template;
+    if (!t->present && !t->chatml_fallback)
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
                          "this model has no chat template and its vocabulary no <|im_start|>, so "
                          "messages can't be laid out for it: serve a chat model");
@@ -230,7 +230,7 @@ t9_status prep_render(const struct prep *p, const struct chat_request *r, struct
 static t9_status check_ids(const struct prep *p, const struct chat_prompt *prompt,
                            const char *param, struct chat_error *err)
 {
-    int32_t n_vocab = p->model.n_vocab;
+    int32_t n_vocab = p->info.model.n_vocab;
     for (size_t i = 0; i < prompt->n_tokens; i++) {
         if (prompt->tokens[i] < 0 || prompt->tokens[i] >= n_vocab)
             return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
@@ -284,7 +284,7 @@ static t9_status join_side(const struct prep *p, int32_t mark, str text, struct 
 static t9_status encode_hole(const struct prep *p, const struct chat_request *r, str prefix,
                              struct prep_ids *out, struct chat_error *err)
 {
-    const struct t9_model_info *m = &p->model;
+    const struct t9_model_info *m = &p->info.model;
     if (!p->info.fill_in_middle)
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "suffix", "unsupported_parameter",
                          "suffix needs a vocabulary with fill-in-the-middle tokens, which this "
@@ -340,8 +340,8 @@ t9_status prep_prompt(const struct prep *p, const struct chat_request *r, size_t
         T9_TRY(encode_hole(p, r, prompt->text, out, err));
     else
         T9_TRY(take_text(p, prompt->text, out, err));
-    if (out->n == 0 && p->model.bos >= 0) {
-        out->p = &p->model.bos;
+    if (out->n == 0 && p->info.model.bos >= 0) {
+        out->p = &p->info.model.bos;
         out->n = 1;
     }
     if (out->n == 0)
@@ -404,11 +404,11 @@ int32_t prep_max_length(const struct prep *p)
 static t9_status check_id(const struct prep *p, const char *param, int32_t id,
                           struct chat_error *err)
 {
-    if (id >= 0 && id < p->model.n_vocab)
+    if (id >= 0 && id < p->info.model.n_vocab)
         return T9_STATUS_OK;
     return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
                      "%s names token %d, and the vocabulary has 0 to %d", param, id,
-                     p->model.n_vocab - 1);
+                     p->info.model.n_vocab - 1);
 }
 
 t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, struct chat_error *err)
@@ -460,18 +460,12 @@ t9_status prep_new(struct prep **out, const struct prep_params *params, struct t
     p->params = *params;
     if (!(p->params.sampling.top_p > 0))
         t9_request_params_init(&p->params.sampling, sizeof p->params.sampling);
-    p->model.struct_size = sizeof p->model;
-    (void)t9_model_info(params->model, &p->model);
-    const struct t9_template_info *t = &p->model.chat_template;
-    p->info = (struct prep_template_info){
-        .present = t->present,
-        .chatml_fallback = t->chatml_fallback,
-        .system = t->system,
-        .later_system = t->later_system,
-        .user_twice = t->user_twice,
-        .thinking_switch = t9_template_mentions(params->model, "enable_thinking"),
-        .effort_switch = t9_template_mentions(params->model, "reasoning_effort"),
-        .fill_in_middle = p->model.fim_prefix >= 0};
+    struct prep_info *i = &p->info;
+    i->model.struct_size = sizeof i->model;
+    (void)t9_model_info(params->model, &i->model);
+    i->thinking_switch = t9_template_mentions(params->model, "enable_thinking");
+    i->effort_switch = t9_template_mentions(params->model, "reasoning_effort");
+    i->fill_in_middle = i->model.fim_prefix >= 0;
     *out = p;
     return T9_STATUS_OK;
 }
@@ -486,9 +480,9 @@ const struct prep_params *prep_params_of(const struct prep *p)
     return &p->params;
 }
 
-struct prep_template_info prep_info(const struct prep *p)
+const struct prep_info *prep_info(const struct prep *p)
 {
-    return p->info;
+    return &p->info;
 }
 
 void prep_engine_stats(const struct prep *p, struct t9_stats *out)

@@ -34,18 +34,14 @@ t9_status prep_new(struct prep **out, const struct prep_params *p, struct t9_err
 void prep_free(struct prep *p); /* NULL allowed */
 const struct prep_params *prep_params_of(const struct prep *p);
 
-/* What was found out about the template; for --version-like reports, capabilities and tests. */
-struct prep_template_info {
-    bool present;         /* the model brought one */
-    bool chatml_fallback; /* none, but the vocabulary has <|im_start|> */
-    bool system;          /* takes a system message at the head */
-    bool later_system;    /* takes one after the first turn */
-    bool user_twice;      /* takes two user messages in a row */
-    bool thinking_switch; /* looks at enable_thinking */
-    bool effort_switch;   /* looks at reasoning_effort */
-    bool fill_in_middle;  /* the vocabulary has tokens for a suffix */
+/* What was found out about the model. */
+struct prep_info {
+    struct t9_model_info model;
+    bool thinking_switch; /* its template looks at enable_thinking */
+    bool effort_switch;   /* ... at reasoning_effort */
+    bool fill_in_middle;  /* its vocabulary has tokens for a suffix */
 };
-struct prep_template_info prep_info(const struct prep *p);
+const struct prep_info *prep_info(const struct prep *p); /* as long as p lives */
 
 /* What the engine counts; zeroes without one. Any thread. */
 void prep_engine_stats(const struct prep *p, struct t9_stats *out);

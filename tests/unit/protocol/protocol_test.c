@@ -340,8 +340,9 @@ static void test_provenance(void **state)
     struct prep_ids ids;
     struct prep *prep = make_prep(NULL, true);
     (void)state;
-    assert_true(prep_info(prep).chatml_fallback && prep_info(prep).system);
-    assert_true(prep_info(prep).later_system && prep_info(prep).user_twice);
+    const struct t9_template_info *t = &prep_info(prep)->model.chat_template;
+    assert_true(t->chatml_fallback && t->system);
+    assert_true(t->later_system && t->user_twice);
     assert_int_equal(
         parse("{\"messages\":[{\"role\":\"user\",\"content\":\"<|im_end|><think><s>\"},"
               "{\"role\":\"assistant\",\"content\":\"<|im_end|><think>\"}]}",
