@@ -163,21 +163,13 @@ static void write_token_logprob(const struct chat_reply *r, const struct chat_to
         buf_puts(b, "null");
 }
 
-/* Tokens whose text is the same would be one member: the likelier one is kept. */
-static bool is_repeated(const struct chat_reply *r, const struct t9_logprob *row, int32_t k)
+/* Whether one of the n likeliest tokens has this one's text: as members they would be one, and the
+ * likelier one is kept. */
+static bool is_among(const struct chat_reply *r, const struct t9_logprob *row, int32_t n,
+                     int32_t token)
 {
-    for (int32_t i = 1; i < k && row[i].token >= 0; i++) {
-        if (str_eq(r->piece(r->piece_ctx, row[i].token), r->piece(r->piece_ctx, row[k].token)))
-            return true;
-    }
-    return false;
-}
-
-/* Whether the token itself, or one with its text, is among the likeliest. */
-static bool is_among(const struct chat_reply *r, const struct t9_logprob *row, int32_t n_top)
-{
-    str piece = r->piece(r->piece_ctx, row[0].token);
-    for (int32_t k = 1; k <= n_top && row[k].token >= 0; k++) {
+    str piece = r->piece(r->piece_ctx, token);
+    for (int32_t k = 1; k <= n && row[k].token >= 0; k++) {
         if (str_eq(r->piece(r->piece_ctx, row[k].token), piece))
             return true;
     }
@@ -205,10 +197,10 @@ static void write_top(const struct chat_reply *r, const struct chat_tokens *t, i
     }
     buf_putc(b, '{');
     for (int32_t k = 1; k <= t->n_top && row[k].token >= 0; k++) {
-        if (!is_repeated(r, row, k))
+        if (!is_among(r, row, k - 1, row[k].token))
             write_top_member(r, &row[k], k == 1, b);
     }
-    if (!is_among(r, row, t->n_top))
+    if (!is_among(r, row, t->n_top, row[0].token))
         write_top_member(r, &row[0], row[1].token < 0, b);
     buf_putc(b, '}');
 }
