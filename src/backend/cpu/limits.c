@@ -61,49 +61,37 @@ static int read_memory(void *arg)
 }
 
 #ifdef __x86_64__
-__attribute__((target("avx512f,avx512vnni"))) static int dot_avx512(void *arg)
-{
-    struct limit_job *j = arg;
-    __m512i s[16], w = _mm512_set1_epi8((char)j->n), a = _mm512_set1_epi8(3);
-#    pragma GCC unroll 16
-    for (int k = 0; k < 16; k++)
-        s[k] = _mm512_setzero_si512();
-    for (size_t i = 0; i < j->n; i += 16) {
-#    pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) {
-            s[k] = _mm512_dpbusd_epi32(s[k], w, a);
-            __asm__("" : "+v"(s[k])); /* each is really done */
+/* A job of n steps in N chains that do not wait for each other: each step is s = STEP, of s, w and
+ * a; `reg` is the register's constraint, so that each is really done. RESULT is of s[0]. */
+#    define CHAINS(name, isa, vec, reg, N, W, A, ZERO, STEP, ADD, RESULT)                          \
+        __attribute__((target(isa))) static int name(void *arg)                                    \
+        {                                                                                          \
+            struct limit_job *j = arg;                                                             \
+            vec s[N], w = (W), a = (A);                                                            \
+            _Pragma("GCC unroll 16") for (int k = 0; k < (N); k++) s[k] = (ZERO);                  \
+            for (size_t i = 0; i < j->n; i += (N)) {                                               \
+                _Pragma("GCC unroll 16") for (int k = 0; k < (N); k++)                             \
+                {                                                                                  \
+                    s[k] = (STEP);                                                                 \
+                    __asm__("" : "+" reg(s[k]), "+" reg(w));                                       \
+                }                                                                                  \
+            }                                                                                      \
+            _Pragma("GCC unroll 16") for (int k = 1; k < (N); k++) s[0] = ADD(s[0], s[k]);         \
+            j->result = (uint64_t)(RESULT);                                                        \
+            return 0;                                                                              \
         }
-    }
-#    pragma GCC unroll 16
-    for (int k = 1; k < 16; k++)
-        s[0] = _mm512_add_epi32(s[0], s[k]);
-    j->result = (uint64_t)_mm512_reduce_add_epi32(s[0]);
-    return 0;
-}
 
-__attribute__((target("avx2"))) static int dot_avx2(void *arg)
-{
-    struct limit_job *j = arg;
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i s[8], w = _mm256_set1_epi8((char)j->n), a = _mm256_set1_epi8(3);
-#    pragma GCC unroll 8
-    for (int k = 0; k < 8; k++)
-        s[k] = _mm256_setzero_si256();
-    for (size_t i = 0; i < j->n; i += 8) {
-#    pragma GCC unroll 8
-        for (int k = 0; k < 8; k++) {
-            __m256i x = _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), ones);
-            s[k] = _mm256_add_epi32(s[k], x);
-            __asm__("" : "+x"(s[k]), "+x"(w));
-        }
-    }
-#    pragma GCC unroll 8
-    for (int k = 1; k < 8; k++)
-        s[0] = _mm256_add_epi32(s[0], s[k]);
-    j->result = (uint64_t)_mm256_extract_epi32(s[0], 0);
-    return 0;
-}
+CHAINS(dot_avx512, "avx512f,avx512vnni", __m512i, "v", 16, _mm512_set1_epi8((char)j->n),
+       _mm512_set1_epi8(3), _mm512_setzero_si512(), _mm512_dpbusd_epi32(s[k], w, a),
+       _mm512_add_epi32, _mm512_reduce_add_epi32(s[0]))
+CHAINS(dot_avx2, "avx2", __m256i, "x", 8, _mm256_set1_epi8((char)j->n), _mm256_set1_epi8(3),
+       _mm256_setzero_si256(),
+       _mm256_add_epi32(s[k], _mm256_madd_epi16(_mm256_maddubs_epi16(w, a), _mm256_set1_epi16(1))),
+       _mm256_add_epi32, _mm256_extract_epi32(s[0], 0))
+CHAINS(fma_avx512, "avx512f", __m512, "v", 16, _mm512_set1_ps((float)j->n), _mm512_set1_ps(0.5f),
+       _mm512_setzero_ps(), _mm512_fmadd_ps(s[k], a, w), _mm512_add_ps, _mm512_reduce_add_ps(s[0]))
+CHAINS(fma_avx2, "avx2,fma", __m256, "x", 12, _mm256_set1_ps((float)j->n), _mm256_set1_ps(0.5f),
+       _mm256_setzero_ps(), _mm256_fmadd_ps(s[k], a, w), _mm256_add_ps, _mm256_cvtss_f32(s[0]))
 #endif
 
 /* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds, 0 when they
@@ -132,50 +120,6 @@ static double per_s(double work, double seconds)
 {
     return seconds > 0 ? work / seconds * 1e-9 : 0;
 }
-
-#ifdef __x86_64__
-__attribute__((target("avx512f"))) static int fma_avx512(void *arg)
-{
-    struct limit_job *j = arg;
-    __m512 s[16], w = _mm512_set1_ps((float)j->n), a = _mm512_set1_ps(0.5f);
-#    pragma GCC unroll 16
-    for (int k = 0; k < 16; k++)
-        s[k] = _mm512_setzero_ps();
-    for (size_t i = 0; i < j->n; i += 16) {
-#    pragma GCC unroll 16
-        for (int k = 0; k < 16; k++) {
-            s[k] = _mm512_fmadd_ps(s[k], a, w);
-            __asm__("" : "+v"(s[k]));
-        }
-    }
-#    pragma GCC unroll 16
-    for (int k = 1; k < 16; k++)
-        s[0] = _mm512_add_ps(s[0], s[k]);
-    j->result = (uint64_t)_mm512_reduce_add_ps(s[0]);
-    return 0;
-}
-
-__attribute__((target("avx2,fma"))) static int fma_avx2(void *arg)
-{
-    struct limit_job *j = arg;
-    __m256 s[12], w = _mm256_set1_ps((float)j->n), a = _mm256_set1_ps(0.5f);
-#    pragma GCC unroll 16
-    for (int k = 0; k < 12; k++)
-        s[k] = _mm256_setzero_ps();
-    for (size_t i = 0; i < j->n; i += 12) {
-#    pragma GCC unroll 16
-        for (int k = 0; k < 12; k++) {
-            s[k] = _mm256_fmadd_ps(s[k], a, w);
-            __asm__("" : "+x"(s[k]));
-        }
-    }
-#    pragma GCC unroll 16
-    for (int k = 1; k < 12; k++)
-        s[0] = _mm256_add_ps(s[0], s[k]);
-    j->result = (uint64_t)_mm256_cvtss_f32(s[0]);
-    return 0;
-}
-#endif
 
 struct be_limits be_limits_measure(int n_threads, const char *isa)
 {
