@@ -474,17 +474,22 @@ def compare(side, dump, seed, n_bytes):
     return n_bad
 
 
+def add_arguments(parser):
+    """What every comparison takes."""
+    parser.add_argument("--dump", required=True, help="the tokenizer_dump program")
+    parser.add_argument("--bytes", type=int, default=1 << 20 if os.environ.get("T9_FULL") else 1 << 17,
+                        help="how much text; 128 KiB, and 1 MiB with T9_FULL in the environment")
+    parser.add_argument("--seed", type=int, default=1)
+
+
 def main():
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(os.path.dirname(here))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dump", required=True, help="the tokenizer_dump program")
+    add_arguments(parser)
     parser.add_argument("--model", default=os.path.join(root, "models", "SmolLM2-135M-Instruct.Q4_1.gguf"))
     parser.add_argument("--cache", default=os.path.join(root, "build", "test-data"))
     parser.add_argument("--kind", action="append", choices=list(KINDS))
-    parser.add_argument("--bytes", type=int, default=1 << 20 if os.environ.get("T9_FULL") else 1 << 17,
-                        help="how much text; 128 KiB, and 1 MiB with T9_FULL in the environment")
-    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     try:
         import tokenizers

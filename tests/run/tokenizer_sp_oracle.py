@@ -152,11 +152,8 @@ def compare(sentencepiece, model, dump, folder, args):
 def main():
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--dump", required=True, help="the tokenizer_dump program")
+    oracle.add_arguments(parser)
     parser.add_argument("--spm", action="append", default=[], help="a published model file")
-    parser.add_argument("--bytes", type=int, default=1 << 20 if os.environ.get("T9_FULL") else 1 << 17,
-                        help="how much text; 128 KiB, and 1 MiB with T9_FULL in the environment")
-    parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     try:
         import sentencepiece
