@@ -10,6 +10,7 @@
  * as well; where a sanitizer has the allocator, allocations of our own code alone are made to fail.
  * The threads of the test and of the scripted engine are left alone.
  */
+#include "lib/failing_malloc.h"
 #include "lib/http_rig.h"
 #include "lib/t9test.h"
 
@@ -179,33 +180,9 @@ OURS void *realloc(void *p, size_t n)
     return fails(FAULT_MEMORY) ? (errno = ENOMEM, NULL) : __libc_realloc(p, n);
 }
 #else
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-int __real_posix_memalign(void **p, size_t align, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-int __wrap_posix_memalign(void **p, size_t align, size_t n);
-
-void *__wrap_malloc(size_t n)
+bool failing_malloc_fails(void)
 {
-    return fails(FAULT_MEMORY) ? NULL : __real_malloc(n);
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return fails(FAULT_MEMORY) ? NULL : __real_calloc(n, size);
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return fails(FAULT_MEMORY) ? NULL : __real_realloc(p, n);
-}
-
-int __wrap_posix_memalign(void **p, size_t align, size_t n)
-{
-    return fails(FAULT_MEMORY) ? ENOMEM : __real_posix_memalign(p, align, n);
+    return fails(FAULT_MEMORY);
 }
 #endif
 

@@ -5,50 +5,18 @@
  */
 #include "tempo9.h"
 
+#include "lib/failing_malloc.h"
 #include "lib/mkgguf.h"
 #include "lib/t9test.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 
 /* The n-th allocation from now fails; 0: none. */
 static _Atomic long countdown;
 
-static bool admit(void)
+bool failing_malloc_fails(void)
 {
-    if (atomic_load(&countdown) <= 0 || atomic_fetch_sub(&countdown, 1) != 1)
-        return true;
-    errno = ENOMEM;
-    return false;
-}
-
-void *__real_malloc(size_t n);
-void *__real_calloc(size_t n, size_t size);
-void *__real_realloc(void *p, size_t n);
-int __real_posix_memalign(void **p, size_t align, size_t n);
-void *__wrap_malloc(size_t n);
-void *__wrap_calloc(size_t n, size_t size);
-void *__wrap_realloc(void *p, size_t n);
-int __wrap_posix_memalign(void **p, size_t align, size_t n);
-
-void *__wrap_malloc(size_t n)
-{
-    return admit() ? __real_malloc(n) : NULL;
-}
-
-void *__wrap_calloc(size_t n, size_t size)
-{
-    return admit() ? __real_calloc(n, size) : NULL;
-}
-
-void *__wrap_realloc(void *p, size_t n)
-{
-    return admit() ? __real_realloc(p, n) : NULL;
-}
-
-int __wrap_posix_memalign(void **p, size_t align, size_t n)
-{
-    return admit() ? __real_posix_memalign(p, align, n) : ENOMEM;
+    return atomic_load(&countdown) > 0 && atomic_fetch_sub(&countdown, 1) == 1;
 }
 
 static char folder[64], path[96];
