@@ -142,14 +142,7 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
     struct engine_params p;
     T9_TRY(check_length(model_info(rt->model)->context_length, o, err));
     engine_params_init(&p);
-    if (o->plan_log) {
-        T9_TRY(plan_file_open(&rt->plan_file, o->plan_log, err));
-        p.plan_log = plan_line;
-        p.plan_log_ctx = rt->plan_file;
-    }
-    /* Every run of a benchmark computes what it times. */
-    p.no_prefix_cache = o->command == CLI_COMMAND_BENCH;
-    p.max_running_per_key = o->max_per_client;
+    p.no_prefix_cache = true; /* every run of a benchmark computes what it times */
     p.model = rt->model;
     p.be = rt->be;
     p.vocab = tokenizer_vocab(rt->tokenizer);
@@ -166,7 +159,6 @@ t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, s
 void runtime_close(struct runtime *rt)
 {
     engine_free(rt->engine);
-    plan_file_close(rt->plan_file);
     tokenizer_free(rt->tokenizer);
     model_free(rt->model);
     be_free(rt->be);

@@ -20,7 +20,6 @@ struct runtime {
     struct model *model;
     struct tokenizer *tokenizer;
     struct engine *engine;
-    struct plan_file *plan_file; /* NULL: no plan log */
     uint64_t load_ns;
 };
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
@@ -28,6 +27,7 @@ t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o
 /* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
 t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, int32_t max_rows,
                              struct t9_err *err);
+/* For `bench`: without a prefix cache. */
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 void runtime_close(struct runtime *rt);
 
