@@ -51,11 +51,11 @@ struct bench_report {
     const struct cli_options *o;
     const struct runtime *rt;
     struct be_limits limits;
-    char date[32], sha256[65];
-    struct buf cells; /* JSON, while it grows */
-    int n_shown;
+    char date[32], sha256[65]; /* of the file's first part, for CSV */
+    struct buf cpu;            /* its name */
+    struct buf cells;          /* JSON, while it grows */
     int n_unsteady;
-    bool complete;
+    bool complete; /* no cell is missing; set by the caller before the end */
 };
 void bench_report_begin(struct bench_report *r, const struct cli_options *o,
                         const struct runtime *rt);

@@ -8,8 +8,8 @@
  *   times rate over the measured read bandwidth is the memory share. Reading a prompt is not bound
  *   by memory, so it has none.
  * - operations of a token: two for each weight that it is multiplied with; the output layer counts
- *   for tokens that have logits, so once in a prompt. Over the measured rate of int8 dot products
- * it is the share of that. Attention is not in it.
+ *   for tokens that have logits, so once in a prompt. Times rate over the measured rate of int8 dot
+ *   products is the share of that. Attention is not in it.
  */
 #include "cli/bench.h"
 
@@ -135,20 +135,16 @@ static const char *shown(char out[32], double v, int decimals)
 static void head_lines(const struct bench_report *r, const char *prefix)
 {
     const struct runtime *rt = r->rt;
-    struct buf cpu;
-    buf_init(&cpu, 4096);
-    identity_cpu_write(&cpu);
     printf("%stempo9 %s (%s), %s, %s, %s\n", prefix, T9_VERSION, T9_BUILD_ID, T9_BUILD_COMPILER,
            T9_BUILD_TYPE, r->date);
     printf("%sflags: %s\n", prefix, T9_BUILD_FLAGS);
-    printf("%s%.*s; backend %s (%s, %s), %d threads\n", prefix, (int)cpu.n, cpu.p, be_name(rt->be),
-           be_isa(rt->be), be_numerics(rt->be), be_threads(rt->be));
+    printf("%s%.*s; backend %s (%s, %s), %d threads\n", prefix, (int)r->cpu.n, r->cpu.p,
+           be_name(rt->be), be_isa(rt->be), be_numerics(rt->be), be_threads(rt->be));
     printf("%s%s: %s, %.1f MB; kv %s\n", prefix, gguf_file_name(rt->gguf),
            model_info(rt->model)->arch, (double)gguf_file_bytes(rt->gguf) / 1e6,
            kv_type_name(session_kv_type(r->o)));
     printf("%smeasured at first: memory read %.1f GB/s, int8 dot products %.0f Gop/s\n", prefix,
            r->limits.read_gbps, r->limits.dot_gops);
-    buf_deinit(&cpu);
 }
 
 static void table_row(const struct bench_report *r, const struct bench_cell *c,
@@ -199,8 +195,10 @@ static void csv_text(struct buf *b, const char *text)
     buf_puts(b, "\",");
 }
 
-static void csv_begin(void)
+static void csv_begin(struct bench_report *r)
 {
+    if (hash_sha256_file(gguf_part_path(r->rt->gguf, 0), r->sha256, NULL) != T9_STATUS_OK)
+        r->sha256[0] = 0;
     printf("kind,prompt,decode,depth,batch,runs,median_tokens_per_s,min_tokens_per_s,"
            "max_tokens_per_s,spread_percent,steady,streams_tokens_per_s,bytes_per_token,"
            "memory_percent,ops_per_token,int8_percent,text_hash,logits_hash,version,build,compiler,"
@@ -208,18 +206,13 @@ static void csv_begin(void)
            "read_gb_per_s,int8_gop_per_s,date\n");
 }
 
-static void csv_row(struct bench_report *r, const struct bench_cell *c,
+static void csv_row(const struct bench_report *r, const struct bench_cell *c,
                     const struct bench_figures *f)
 {
     const struct runtime *rt = r->rt;
-    struct buf b, cpu;
+    struct buf b;
     char streams[32], bytes[32], memory[32], ops[32];
     buf_init(&b, 1 << 20);
-    buf_init(&cpu, 4096);
-    identity_cpu_write(&cpu);
-    if (r->n_shown == 1 &&
-        hash_sha256_file(gguf_part_path(rt->gguf, 0), r->sha256, NULL) != T9_STATUS_OK)
-        r->sha256[0] = 0;
     buf_printf(
         &b,
         "%s,%d,%d,%d,%d,%d,%.4f,%.4f,%.4f,%.3f,%s,%s,%s,%s,%.0f,%s,%016" PRIx64 ",%016" PRIx64 ",",
@@ -232,14 +225,14 @@ static void csv_row(struct bench_report *r, const struct bench_cell *c,
     csv_text(&b, T9_BUILD_ID);
     csv_text(&b, T9_BUILD_COMPILER);
     csv_text(&b, T9_BUILD_FLAGS);
-    buf_printf(&b, "\"%.*s\",%s,%s,%s,%d,%s,", (int)cpu.n, cpu.p, be_name(rt->be), be_isa(rt->be),
-               be_numerics(rt->be), be_threads(rt->be), kv_type_name(session_kv_type(r->o)));
+    buf_printf(&b, "\"%.*s\",%s,%s,%s,%d,%s,", (int)r->cpu.n, r->cpu.p, be_name(rt->be),
+               be_isa(rt->be), be_numerics(rt->be), be_threads(rt->be),
+               kv_type_name(session_kv_type(r->o)));
     csv_text(&b, gguf_file_name(rt->gguf));
     buf_printf(&b, "%llu,%s,%.2f,%.1f,%s\n", (unsigned long long)gguf_file_bytes(rt->gguf),
                r->sha256, r->limits.read_gbps, r->limits.dot_gops, r->date);
     cli_write(b.p, b.n);
     fflush(stdout);
-    buf_deinit(&cpu);
     buf_deinit(&b);
 }
 
@@ -342,12 +335,14 @@ void bench_report_limits(struct bench_report *r)
 void bench_report_begin(struct bench_report *r, const struct cli_options *o,
                         const struct runtime *rt)
 {
-    *r = (struct bench_report){.o = o, .rt = rt, .complete = true};
+    *r = (struct bench_report){.o = o, .rt = rt};
     buf_init(&r->cells, (size_t)32 << 20);
+    buf_init(&r->cpu, 4096);
+    identity_cpu_write(&r->cpu);
     clock_iso8601(r->date);
     bench_report_limits(r);
     if (o->csv)
-        csv_begin();
+        csv_begin(r);
     else if (!o->json)
         table_begin(r);
 }
@@ -355,7 +350,6 @@ void bench_report_begin(struct bench_report *r, const struct cli_options *o,
 void bench_report_cell(struct bench_report *r, const struct bench_cell *c)
 {
     struct bench_figures f = figures_of(r, c);
-    r->n_shown++;
     r->n_unsteady += !f.steady;
     if (r->o->json)
         json_cell(&r->cells, c, &f);
@@ -376,4 +370,5 @@ void bench_report_end(struct bench_report *r)
 void bench_report_deinit(struct bench_report *r)
 {
     buf_deinit(&r->cells);
+    buf_deinit(&r->cpu);
 }
