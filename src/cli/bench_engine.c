@@ -207,62 +207,70 @@ static t9_status prompt_submit(struct round *round, bool *submitted, struct t9_e
     return T9_STATUS_OK;
 }
 
-static int64_t stamps_between(const struct lane *l, uint64_t begin, uint64_t end)
-{
-    int64_t n = 0;
-    for (int32_t k = 0; k < l->n_seen; k++)
-        n += l->token_ns[k] > begin && l->token_ns[k] <= end;
-    return n;
-}
-
 static double per_s(int64_t n, uint64_t begin, uint64_t end)
 {
     return (double)n / ((double)(end > begin ? end - begin : 1) / 1e9);
 }
 
-static t9_status never_together(const struct bench_cell *c, struct t9_err *err)
+/* Tokens of all streams after `begin`, until `end`. */
+static int64_t tokens_between(const struct round *round, uint64_t begin, uint64_t end)
 {
+    int64_t n = 0;
+    for (int32_t i = 0; i < round->n_streams; i++) {
+        const struct lane *l = &round->lanes[i];
+        for (int32_t k = 0; k < l->n_seen; k++)
+            n += l->token_ns[k] > begin && l->token_ns[k] <= end;
+    }
+    return n;
+}
+
+/* While all streams decode. False: not for long enough. */
+static bool decode_rate(const struct round *round, double *rate)
+{
+    uint64_t begin = 0, end = UINT64_MAX;
+    for (int32_t i = 0; i < round->n_streams; i++) {
+        const struct lane *l = &round->lanes[i];
+        uint64_t first = l->token_ns[0], last = l->token_ns[l->n_seen - 1];
+        begin = first > begin ? first : begin;
+        end = last < end ? last : end;
+    }
+    int64_t n = tokens_between(round, begin, end);
+    *rate = per_s(n, begin, end);
+    return end > begin && n >= (int64_t)(round->decode - 1) * round->n_streams;
+}
+
+/* Of the streams beside the prompt, which came at `begin`. They get their tokens of the step that
+ * ends the prompt before it gets its own. False: one ended of itself and left the mix. */
+static bool beside_rate(const struct round *round, uint64_t begin, double *rate)
+{
+    uint64_t end = round->lanes[round->n_streams].token_ns[0];
+    *rate = per_s(tokens_between(round, begin, end), begin, end);
+    for (int32_t i = 0; i < round->n_streams; i++)
+        if (atomic_load(&round->lanes[i].req->finish) != FINISH_REASON_CANCELLED)
+            return false;
+    return true;
+}
+
+/* The rates of one run: of a prompt until its first token, of the streams. */
+static t9_status rate_of(const struct bench_cell *c, const struct round *round, double *rate,
+                         double *streams_rate, struct t9_err *err)
+{
+    const struct req_clocks *last = &round->lanes[round->n - 1].req->clocks;
+    uint64_t admitted = atomic_load(&last->admitted);
+    bool together = true;
+    *streams_rate = 0;
+    if (c->kind == BENCH_KIND_DECODE)
+        together = decode_rate(round, rate);
+    else
+        *rate = per_s(c->prompt, admitted, atomic_load(&last->first_token));
+    if (c->kind == BENCH_KIND_MIXED)
+        together = beside_rate(round, admitted, streams_rate);
+    if (together)
+        return T9_STATUS_OK;
     return t9_fail(err, T9_STATUS_TOO_LARGE,
                    "bench: %d sequences of depth %d never decoded together for long enough; raise "
                    "--max-length or --kv-memory",
                    c->batch, c->depth);
-}
-
-/* The rates of one run: of a prompt until its first token, of the time in which all decode. */
-static t9_status rate_of(const struct bench_cell *c, const struct round *round, double *rate,
-                         double *streams_rate, struct t9_err *err)
-{
-    const struct lane *lanes = round->lanes;
-    uint64_t begin = 0, end = UINT64_MAX;
-    int64_t n = 0;
-    *streams_rate = 0;
-    if (c->kind != BENCH_KIND_DECODE) {
-        const struct req_clocks *k = &lanes[round->n - 1].req->clocks;
-        begin = atomic_load(&k->admitted);
-        end = atomic_load(&k->first_token);
-        *rate = per_s(c->prompt, begin, end);
-    }
-    if (c->kind == BENCH_KIND_PROMPT)
-        return T9_STATUS_OK;
-    for (int32_t i = 0; c->kind == BENCH_KIND_DECODE && i < c->batch; i++) {
-        uint64_t first = lanes[i].token_ns[0], last = lanes[i].token_ns[lanes[i].n_seen - 1];
-        begin = first > begin ? first : begin;
-        end = last < end ? last : end;
-    }
-    /* Streams get their tokens of the step that ends the prompt before it gets its own. */
-    uint64_t streams_end = c->kind == BENCH_KIND_MIXED ? lanes[round->n - 1].token_ns[0] : end;
-    for (int32_t i = 0; i < c->batch; i++)
-        n += stamps_between(&lanes[i], begin, streams_end);
-    if (c->kind == BENCH_KIND_DECODE) {
-        *rate = per_s(n, begin, end);
-        bool enough = end > begin && n >= (int64_t)(c->decode - 1) * c->batch;
-        return enough ? T9_STATUS_OK : never_together(c, err);
-    }
-    *streams_rate = per_s(n, begin, streams_end);
-    for (int32_t i = 0; i < c->batch; i++) /* a stream that ended of itself left the mix */
-        if (atomic_load(&lanes[i].req->finish) != FINISH_REASON_CANCELLED)
-            return never_together(c, err);
-    return T9_STATUS_OK;
 }
 
 /* Keeps what the first run gave. */
