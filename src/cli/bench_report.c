@@ -238,13 +238,6 @@ static void csv_row(const struct bench_report *r, const struct bench_cell *c,
 
 /* ---- JSON ---- */
 
-static void number(struct buf *b, const char *key, double v)
-{
-    buf_puts(b, ",");
-    json_write_key(b, key);
-    json_write_f64(b, v);
-}
-
 static void rates(struct buf *b, const char *key, const double *v, int n)
 {
     buf_puts(b, ",");
@@ -262,17 +255,17 @@ static void json_cell(struct buf *b, const struct bench_cell *c, const struct be
     buf_puts(b, b->n ? "," : "");
     buf_printf(b, "{\"kind\":\"%s\",\"prompt\":%d,\"decode\":%d,\"depth\":%d,\"batch\":%d",
                bench_kind_name(c->kind), c->prompt, c->decode, c->depth, c->batch);
-    number(b, "median_tokens_per_s", f->median);
-    number(b, "min_tokens_per_s", f->min);
-    number(b, "max_tokens_per_s", f->max);
-    number(b, "spread_percent", f->spread_percent);
+    figures_write(b, "median_tokens_per_s", f->median);
+    figures_write(b, "min_tokens_per_s", f->min);
+    figures_write(b, "max_tokens_per_s", f->max);
+    figures_write(b, "spread_percent", f->spread_percent);
     buf_printf(b, ",\"steady\":%s", f->steady ? "true" : "false");
-    number(b, "bytes_per_token", f->bytes_per_token > 0 ? f->bytes_per_token : (double)NAN);
-    number(b, "memory_percent", f->memory_percent > 0 ? f->memory_percent : (double)NAN);
-    number(b, "ops_per_token", f->ops_per_token);
-    number(b, "int8_percent", f->ops_percent > 0 ? f->ops_percent : (double)NAN);
+    figures_write(b, "bytes_per_token", f->bytes_per_token > 0 ? f->bytes_per_token : (double)NAN);
+    figures_write(b, "memory_percent", f->memory_percent > 0 ? f->memory_percent : (double)NAN);
+    figures_write(b, "ops_per_token", f->ops_per_token);
+    figures_write(b, "int8_percent", f->ops_percent > 0 ? f->ops_percent : (double)NAN);
     if (c->kind == BENCH_KIND_MIXED) {
-        number(b, "streams_tokens_per_s", f->streams_median);
+        figures_write(b, "streams_tokens_per_s", f->streams_median);
         rates(b, "streams_runs", c->streams_rate, c->n_runs);
     }
     rates(b, "runs", c->rate, c->n_runs);
@@ -310,9 +303,9 @@ static void json_all(const struct bench_report *r)
     buf_printf(&b, ",\"date\":\"%s\",\"workload\":%.*s,\"workload_fingerprint\":\"%016" PRIx64 "\"",
                r->date, (int)w.n, w.p, hash_xxh3_64(w.p, w.n, 0));
     buf_printf(&b, ",\"load_ms\":%.1f", (double)r->rt->load_ns / 1e6);
-    number(&b, "read_gb_per_s", r->limits.read_gbps);
-    number(&b, "int8_gop_per_s", r->limits.dot_gops);
-    number(&b, "spread_percent_max", BENCH_SPREAD_PERCENT_MAX);
+    figures_write(&b, "read_gb_per_s", r->limits.read_gbps);
+    figures_write(&b, "int8_gop_per_s", r->limits.dot_gops);
+    figures_write(&b, "spread_percent_max", BENCH_SPREAD_PERCENT_MAX);
     buf_printf(&b, ",\"complete\":%s,\"cells\":[", r->complete ? "true" : "false");
     buf_puts_str(&b, buf_str(&r->cells));
     buf_puts(&b, "]}\n");

@@ -304,13 +304,6 @@ static void result_print(const struct scorer *s, const struct runtime *rt, const
     }
 }
 
-static void number(struct buf *b, const char *key, double v)
-{
-    buf_puts(b, ",");
-    json_write_key(b, key);
-    json_write_f64(b, v);
-}
-
 static void result_write(const struct scorer *s, const struct runtime *rt,
                          const struct cli_options *o, const struct result *r)
 {
@@ -332,20 +325,20 @@ static void result_write(const struct scorer *s, const struct runtime *rt,
                "\"windows_planned\":%d,\"complete\":%s,\"tokens_scored\":%lld",
                p->n_ids, p->context, p->stride, p->bos >= 0 ? "true" : "false", s->n_done,
                p->n_windows, s->n_done == p->n_windows ? "true" : "false", (long long)s->n);
-    number(&b, "perplexity", r->perplexity);
-    number(&b, "perplexity_standard_error", r->perplexity_error);
-    number(&b, "mean_nll", r->mean);
-    number(&b, "mean_nll_standard_error", r->mean_error);
-    number(&b, "seconds", (double)(s->end_ns - s->begin_ns) / 1e9);
+    figures_write(&b, "perplexity", r->perplexity);
+    figures_write(&b, "perplexity_standard_error", r->perplexity_error);
+    figures_write(&b, "mean_nll", r->mean);
+    figures_write(&b, "mean_nll_standard_error", r->mean_error);
+    figures_write(&b, "seconds", (double)(s->end_ns - s->begin_ns) / 1e9);
     if (s->kl) {
         buf_puts(&b, ",\"kl\":{\"direction\":\"kept || this\"");
-        number(&b, "kept_perplexity", r->base_perplexity);
-        number(&b, "mean", r->kl_mean);
-        number(&b, "standard_error", r->kl_error);
-        number(&b, "median", r->kl_median);
-        number(&b, "p99", r->kl_p99);
-        number(&b, "max", r->kl_max);
-        number(&b, "same_top", r->same_top);
+        figures_write(&b, "kept_perplexity", r->base_perplexity);
+        figures_write(&b, "mean", r->kl_mean);
+        figures_write(&b, "standard_error", r->kl_error);
+        figures_write(&b, "median", r->kl_median);
+        figures_write(&b, "p99", r->kl_p99);
+        figures_write(&b, "max", r->kl_max);
+        figures_write(&b, "same_top", r->same_top);
         buf_puts(&b, "}");
     }
     buf_puts(&b, "}\n");

@@ -3,6 +3,8 @@
  */
 #include "cli/figures.h"
 
+#include "base/json.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -39,4 +41,11 @@ double figures_mean(const double *v, size_t n, double *standard_error)
         squares += (v[i] - mean) * (v[i] - mean);
     *standard_error = n > 1 ? sqrt(squares / (double)(n - 1) / (double)n) : 0;
     return mean;
+}
+
+void figures_write(struct buf *out, const char *key, double v)
+{
+    buf_puts(out, ",");
+    json_write_key(out, key);
+    json_write_f64(out, v);
 }

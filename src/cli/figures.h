@@ -1,8 +1,10 @@
 /*
- * cli/figures.h - the few statistics that measuring commands print. Pure functions.
+ * cli/figures.h - the few statistics that measuring commands print, and how. Pure functions.
  */
 #ifndef T9_CLI_FIGURES_H
 #define T9_CLI_FIGURES_H
+
+#include "base/buf.h"
 
 #include <stddef.h>
 
@@ -15,5 +17,7 @@ double figures_percentile(const double *v, size_t n, double p);
 /* Mean of v[n], n >= 1, and its standard error: the standard deviation (n - 1) over sqrt(n); 0 when
  * n is 1. */
 double figures_mean(const double *v, size_t n, double *standard_error);
+/* A member of a JSON object, after others; NaN becomes null. */
+void figures_write(struct buf *out, const char *key, double v);
 
 #endif
