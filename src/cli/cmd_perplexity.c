@@ -46,8 +46,7 @@ struct scorer {
     t9_status status; /* of what the rows did */
     struct t9_err *err;
     uint64_t begin_ns, end_ns;
-    int32_t n_done;    /* windows */
-    bool had_progress; /* a line stands on the terminal */
+    int32_t n_done; /* windows */
 };
 
 /* log p of a row of logits, and the likeliest token; false when they are not numbers. */
@@ -107,7 +106,7 @@ static bool row_score(void *ctx, int32_t position, const float *logits)
     return true;
 }
 
-static void progress_show(struct scorer *s)
+static void progress_show(const struct scorer *s)
 {
     double standard_error;
     if (isatty(STDERR_FILENO) != 1)
@@ -118,14 +117,12 @@ static void progress_show(struct scorer *s)
     fprintf(stderr, "\r\033[Kwindow %d of %d  perplexity %.4f  %.0f s left", s->n_done + 1,
             s->plan.n_windows, exp(mean), left_s);
     fflush(stderr);
-    s->had_progress = true;
 }
 
-static void progress_clear(struct scorer *s)
+static void progress_clear(void)
 {
-    if (s->had_progress)
-        fprintf(stderr, "\r\033[K");
-    s->had_progress = false;
+    if (isatty(STDERR_FILENO) == 1)
+        fputs("\r\033[K", stderr);
 }
 
 static t9_status windows_run(struct scorer *s, const struct runtime *rt,
@@ -159,7 +156,7 @@ static t9_status windows_run(struct scorer *s, const struct runtime *rt,
         }
     }
     s->end_ns = clock_now_ns();
-    progress_clear(s);
+    progress_clear();
     mem_free(window);
     s->window = NULL;
     return st;
