@@ -3,8 +3,8 @@
  *
  * These functions are what a quantised weight means: fast paths are compared with them. All
  * arithmetic is f32 in the format's own order: the scale product first, then times the integer,
- * then minus the min product. Where every product is exact the integers come from ints.c. Any
- * thread, no state.
+ * then minus the min product. The types that ints.c gives as integers are not written again here.
+ * Any thread, no state.
  */
 #include "gguf/dtype.h"
 
@@ -88,36 +88,6 @@ static void q8_0_block(const void *src, float *y)
         y[e] = d * (float)b->qs[e];
 }
 
-static void q2_k_block(const void *src, float *y)
-{
-    const struct block_q2_k *b = src;
-    const float d = num_f32_from_f16(b->d);
-    const float dmin = num_f32_from_f16(b->dmin);
-    for (int e = 0; e < QK_K; e++) {
-        const int plane = e % 128 / 32;
-        const int q = b->qs[e / 128 * 32 + e % 32] >> (2 * plane) & 3;
-        const int s = b->scales[e / 16];
-        const float scale = d * (float)(s & 15);
-        const float min = dmin * (float)(s >> 4);
-        y[e] = scale * (float)q - min;
-    }
-}
-
-static void q3_k_block(const void *src, float *y)
-{
-    const struct block_q3_k *b = src;
-    const float d = num_f32_from_f16(b->d);
-    uint8_t scales[16];
-    dtype_q3k_scales(b->scales, scales);
-    for (int e = 0; e < QK_K; e++) {
-        const int plane = e % 128 / 32;
-        const int lo = b->qs[e / 128 * 32 + e % 32] >> (2 * plane) & 3;
-        const int high = b->hmask[e % 32] >> (e / 32) & 1;
-        const int scale = scales[e / 16] - 32;
-        y[e] = d * (float)scale * (float)(lo - (high ? 0 : 4));
-    }
-}
-
 /* Q4_K, and with the fifth bits in qh Q5_K. */
 static void k45_block(const uint16_t d[2], const uint8_t scales[12], const uint8_t *qs,
                       const uint8_t *qh, float *y)
@@ -165,30 +135,16 @@ static void q6_k_block(const void *src, float *y)
     }
 }
 
-static void iq4_xs_block(const void *src, float *y)
-{
-    const struct block_iq4_xs *b = src;
-    const float d = num_f32_from_f16(b->d);
-    for (int s = 0; s < 8; s++) {
-        const int lo = b->scales_l[s / 2] >> (s % 2 * 4) & 15;
-        const int hi = b->scales_h >> (2 * s) & 3;
-        const float scale = d * (float)((lo | hi << 4) - 32);
-        for (int j = 0; j < 16; j++) {
-            const uint8_t q = b->qs[s * 16 + j];
-            y[s * 32 + j] = scale * (float)dtype_iq4_values[q & 15];
-            y[s * 32 + j + 16] = scale * (float)dtype_iq4_values[q >> 4];
-        }
-    }
-}
-
-/* Types whose values are exact products of a scale and an integer: see ints.c. */
+/* Types that ints.c gives; without minimums 0 is subtracted, which changes no bit. */
 static void ints256_block(uint32_t id, const void *src, float *y)
 {
     struct dtype_ints256 b = {0};
     dtype_ints256_get(id)(src, &b);
-    for (int e = 0; e < QK_K; e++) {
-        const int v = b.scale[e / 16] * b.q[e];
-        y[e] = b.d * (float)v;
+    for (int j = 0; j < 16; j++) {
+        const float scale = b.d * (float)b.scale[j];
+        const float min = b.dmin * (float)b.min[j];
+        for (int e = 16 * j; e < 16 * j + 16; e++)
+            y[e] = scale * (float)b.q[e] - min;
     }
 }
 
@@ -214,12 +170,9 @@ static block_fn block_function(uint32_t id)
     case DTYPE_Q5_0: return q5_0_block;
     case DTYPE_Q5_1: return q5_1_block;
     case DTYPE_Q8_0: return q8_0_block;
-    case DTYPE_Q2_K: return q2_k_block;
-    case DTYPE_Q3_K: return q3_k_block;
     case DTYPE_Q4_K: return q4_k_block;
     case DTYPE_Q5_K: return q5_k_block;
     case DTYPE_Q6_K: return q6_k_block;
-    case DTYPE_IQ4_XS: return iq4_xs_block;
     default: return NULL;
     }
 }

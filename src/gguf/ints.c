@@ -297,7 +297,7 @@ static void q2_0(const void *block, struct dtype_ints_small *out)
 
 /* ---- by type ---- */
 
-static void (*const ints256[])(const void *, struct dtype_ints256 *) = {
+static const dtype_ints256_fn ints256[] = {
     [DTYPE_Q2_K] = q2_k,     [DTYPE_Q3_K] = q3_k,   [DTYPE_IQ2_XXS] = iq2_xxs,
     [DTYPE_IQ2_XS] = iq2_xs, [DTYPE_IQ2_S] = iq2_s, [DTYPE_IQ3_XXS] = iq3_xxs,
     [DTYPE_IQ3_S] = iq3_s,   [DTYPE_IQ1_S] = iq1_s, [DTYPE_IQ1_M] = iq1_m,
