@@ -190,54 +190,28 @@ static float one_bf16(const void *w, const void *act, float acc)
 /* acc after one more block. */
 typedef float (*block_fn)(const void *w, const void *act, float acc);
 
-static const struct kind {
-    uint32_t dtype;
-    int32_t block;     /* values */
-    size_t block_size; /* bytes */
-    block_fn fn;       /* NULL: by the block's integers */
-} kinds[] = {
-    {DTYPE_F32, 1, 4, one_f32},
-    {DTYPE_F16, 1, 2, one_f16},
-    {DTYPE_BF16, 1, 2, one_bf16},
-    {DTYPE_Q4_0, 32, sizeof(struct block_q4_0), block_q4_0},
-    {DTYPE_Q4_1, 32, sizeof(struct block_q4_1), block_q4_1},
-    {DTYPE_Q5_0, 32, sizeof(struct block_q5_0), block_q5_0},
-    {DTYPE_Q5_1, 32, sizeof(struct block_q5_1), block_q5_1},
-    {DTYPE_Q8_0, 32, sizeof(struct block_q8_0), block_q8_0},
-    {DTYPE_Q4_K, 256, sizeof(struct block_q4_k), block_q4_k},
-    {DTYPE_Q5_K, 256, sizeof(struct block_q5_k), block_q5_k},
-    {DTYPE_Q6_K, 256, sizeof(struct block_q6_k), block_q6_k},
-    {DTYPE_Q2_K, 256, sizeof(struct block_q2_k), NULL},
-    {DTYPE_Q3_K, 256, sizeof(struct block_q3_k), NULL},
-    {DTYPE_IQ1_S, 256, sizeof(struct block_iq1_s), NULL},
-    {DTYPE_IQ1_M, 256, sizeof(struct block_iq1_m), NULL},
-    {DTYPE_IQ2_XXS, 256, sizeof(struct block_iq2_xxs), NULL},
-    {DTYPE_IQ2_XS, 256, sizeof(struct block_iq2_xs), NULL},
-    {DTYPE_IQ2_S, 256, sizeof(struct block_iq2_s), NULL},
-    {DTYPE_IQ3_XXS, 256, sizeof(struct block_iq3_xxs), NULL},
-    {DTYPE_IQ3_S, 256, sizeof(struct block_iq3_s), NULL},
-    {DTYPE_IQ4_XS, 256, sizeof(struct block_iq4_xs), NULL},
-    {DTYPE_TQ1_0, 256, sizeof(struct block_tq1_0), NULL},
-    {DTYPE_TQ2_0, 256, sizeof(struct block_tq2_0), NULL},
-    {DTYPE_IQ4_NL, 32, sizeof(struct block_iq4_nl), NULL},
-    {DTYPE_MXFP4, 32, sizeof(struct block_mxfp4), NULL},
-    {DTYPE_NVFP4, 64, sizeof(struct block_nvfp4), NULL},
-    {DTYPE_Q1_0, 128, sizeof(struct block_q1_0), NULL},
-    {DTYPE_Q2_0, 64, sizeof(struct block_q2_0), NULL},
-};
-
-static const struct kind *kind_of(uint32_t dtype)
+/* NULL: the type is given by its integers, or there is no path. */
+static block_fn own_block(uint32_t dtype)
 {
-    for (size_t i = 0; i < T9_COUNT(kinds); i++) {
-        if (kinds[i].dtype == dtype)
-            return &kinds[i];
+    switch (dtype) {
+    case DTYPE_F32: return one_f32;
+    case DTYPE_F16: return one_f16;
+    case DTYPE_BF16: return one_bf16;
+    case DTYPE_Q4_0: return block_q4_0;
+    case DTYPE_Q4_1: return block_q4_1;
+    case DTYPE_Q5_0: return block_q5_0;
+    case DTYPE_Q5_1: return block_q5_1;
+    case DTYPE_Q8_0: return block_q8_0;
+    case DTYPE_Q4_K: return block_q4_k;
+    case DTYPE_Q5_K: return block_q5_k;
+    case DTYPE_Q6_K: return block_q6_k;
+    default: return NULL;
     }
-    return NULL;
 }
 
 bool canon_dtype_supported(uint32_t dtype)
 {
-    return kind_of(dtype) != NULL;
+    return own_block(dtype) || dtype_ints256_get(dtype) || dtype_ints_small_get(dtype);
 }
 
 /* The int8 form of the block of x that a block of weights meets. */
@@ -246,34 +220,37 @@ union act_block {
     struct act256 a256;
 };
 
-static float block_any(const struct kind *k, const void *w, const union act_block *act, float acc)
+static float block_ints(const struct dtype_info *type, const void *w, const union act_block *act,
+                        float acc)
 {
-    if (k->block == ACT_BLOCK_K)
-        return block_ints256(dtype_ints256_get(k->dtype), k->dtype == DTYPE_Q2_K, w, &act->a256,
+    if (type->block_elems == ACT_BLOCK_K)
+        return block_ints256(dtype_ints256_get(type->id), type->id == DTYPE_Q2_K, w, &act->a256,
                              acc);
-    return block_ints_small(dtype_ints_small_get(k->dtype), k->block,
-                            k->dtype == DTYPE_NVFP4 ? 16 : ACT_BLOCK, w, act->a32, acc);
+    return block_ints_small(dtype_ints_small_get(type->id), (int)type->block_elems,
+                            type->id == DTYPE_NVFP4 ? 16 : ACT_BLOCK, w, act->a32, acc);
 }
 
 /* acc[o - lo], zero before, for outputs [lo, hi), at most OUT_CHUNK of them. */
-static void row_chunk(const struct kind *k, const struct weight *w, const float *x, int32_t lo,
-                      int32_t hi, float *acc)
+static void row_chunk(const struct weight *w, const float *x, int32_t lo, int32_t hi, float *acc)
 {
-    size_t n_blocks = (size_t)(w->n_in / k->block), row_bytes = n_blocks * k->block_size;
+    const struct dtype_info *type = gguf_dtype_get(w->dtype);
+    const block_fn own = own_block(w->dtype);
+    const int32_t size = (int32_t)type->block_elems;
+    size_t n_blocks = (size_t)(w->n_in / size), row_bytes = n_blocks * type->block_bytes;
     const char *base = (const char *)w->data + (size_t)lo * row_bytes;
     const int32_t n = hi - lo;
     union act_block block = {0};
     for (size_t b = 0; b < n_blocks; b++) {
-        const void *act = k->block == 1 ? (const void *)(x + b) : &block;
-        const float *from = x + b * (size_t)k->block;
-        if (k->block == ACT_BLOCK_K)
+        const float *from = x + b * (size_t)size;
+        const void *act = size == 1 ? (const void *)from : &block;
+        if (size == ACT_BLOCK_K)
             canon_quant256(&block.a256, from);
         else
-            for (int32_t i = 0; i < k->block / ACT_BLOCK; i++)
+            for (int32_t i = 0; i < size / ACT_BLOCK; i++)
                 canon_quant32(&block.a32[i], from + i * ACT_BLOCK);
         for (int32_t o = 0; o < n; o++) {
-            const char *at = base + (size_t)o * row_bytes + b * k->block_size;
-            acc[o] = k->fn ? k->fn(at, act, acc[o]) : block_any(k, at, &block, acc[o]);
+            const char *at = base + (size_t)o * row_bytes + b * type->block_bytes;
+            acc[o] = own ? own(at, act, acc[o]) : block_ints(type, at, &block, acc[o]);
         }
     }
 }
@@ -281,14 +258,13 @@ static void row_chunk(const struct kind *k, const struct weight *w, const float 
 static void product(const struct weight *w, const struct view *dst, const struct view *src,
                     bool accumulate, const struct be_task *t)
 {
-    const struct kind *k = kind_of(w->dtype);
     int64_t lo, hi;
     task_slice(t, w->n_out, &lo, &hi);
     for (int32_t o = (int32_t)lo; o < hi; o += OUT_CHUNK) {
         int32_t end = o + OUT_CHUNK < hi ? o + OUT_CHUNK : (int32_t)hi;
         for (int32_t r = 0; r < src->rows; r++) {
             float acc[OUT_CHUNK] = {0}, *out = view_row(dst, r);
-            row_chunk(k, w, view_row(src, r), o, end, acc);
+            row_chunk(w, view_row(src, r), o, end, acc);
             for (int32_t i = o; i < end; i++) {
                 float y = w->bias ? acc[i - o] + w->bias[i] : acc[i - o];
                 out[i] = accumulate ? out[i] + y : y;
