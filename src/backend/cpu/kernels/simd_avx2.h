@@ -213,7 +213,6 @@ FN vi vi_xor(vi a, vi b)
 }
 #define vi_shl(a, n)   _mm256_slli_epi32((a), (n))
 #define vi_shr(a, n)   _mm256_srli_epi32((a), (n))
-#define vi_sra(a, n)   _mm256_srai_epi32((a), (n))
 #define vi_shl16(a, n) _mm256_slli_epi16((a), (n))
 FN vi vi_sub16(vi a, vi b)
 {
@@ -304,7 +303,6 @@ FN void vi_dots(vi s[], const vi *w, const int8_t *a, const size_t stride, const
         }
     }
 }
-/* |w| * sign(a, w): at most 2 * 128 * 127 a pair, so maddubs never saturates. */
 FN vi vi_q8(vi w)
 {
     return _mm256_xor_si256(w, _mm256_set1_epi8((char)0x80));
@@ -314,6 +312,11 @@ FN vi vi_q8_start(int32_t a_sum)
     (void)a_sum;
     return _mm256_setzero_si256();
 }
+/* |w| * sign(a, w): at most 2 * 128 * 127 a pair, so maddubs never saturates. */
+FN vi vi_pairs_q8(vi w, const int8_t *a)
+{
+    return _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(vi_load1(a), w));
+}
 FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, const int n_rows)
 {
     const vi ones = _mm256_set1_epi16(1);
@@ -321,8 +324,7 @@ FN void vi_dots_q8(vi s[], const vi *w, const int8_t *a, const size_t stride, co
     for (int i = 0; i < n_rows; i++, a += stride) {
 #pragma GCC unroll 8
         for (int g = 0; g < 8; g++) {
-            vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
-                                          _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+            vi s16 = vi_pairs_q8(w[g], a + 4 * g);
             s[i] = _mm256_add_epi32(s[i], _mm256_madd_epi16(s16, ones));
         }
     }
@@ -365,8 +367,7 @@ FN void vi_scaled_dots_q8(vi isum[], const vi w[8], const int8_t *a, const size_
     for (int i = 0; i < n_rows; i++, a += stride) {
 #pragma GCC unroll 8
         for (int g = 0; g < 8; g++) {
-            vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
-                                          _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+            vi s16 = vi_pairs_q8(w[g], a + 4 * g);
             isum[i] = _mm256_add_epi32(isum[i], _mm256_madd_epi16(s16, g < 4 ? lo : hi));
         }
     }
@@ -377,8 +378,7 @@ FN vi vi_dot_signed(const vi *w, const int8_t *a, const int n_words)
     vi s = _mm256_setzero_si256();
 #pragma GCC unroll 8
     for (int g = 0; g < n_words; g++) {
-        vi s16 = _mm256_maddubs_epi16(_mm256_abs_epi8(w[g]),
-                                      _mm256_sign_epi8(vi_load1(a + 4 * g), w[g]));
+        vi s16 = vi_pairs_q8(w[g], a + 4 * g);
         s = _mm256_add_epi32(s, _mm256_madd_epi16(s16, ones));
     }
     return s;
