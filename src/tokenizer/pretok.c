@@ -75,12 +75,12 @@ static inline uint8_t class_at(const struct scan *s, size_t i, size_t *len)
 
 #define CLASS_WORD (CLASS_L | CLASS_N | CLASS_S)
 
-/* End of the run, from i, of characters whose class, masked by `mask`, is `want`. */
-static inline size_t run_end(const struct scan *s, size_t i, uint8_t mask, uint8_t want)
+/* End of the run, from i, of characters that are of a class in `mask`; without `of`, of none. */
+static inline size_t run_end(const struct scan *s, size_t i, uint8_t mask, bool of)
 {
     while (i < s->n) {
         size_t len;
-        if ((class_at(s, i, &len) & mask) != want)
+        if (((class_at(s, i, &len) & mask) != 0) != of)
             break;
         i += len;
     }
@@ -155,33 +155,21 @@ static size_t next_gpt2(const struct pretok_rule *r, const struct scan *s, size_
         }
     }
     if (c & CLASS_L)
-        return run_end(s, pos + skip, CLASS_L, CLASS_L);
+        return run_end(s, pos + skip, CLASS_L, true);
     if (c & CLASS_N) {
         if (r->isolate_numbers)
             return pos + len;
-        return run_end(s, pos + skip, CLASS_N, CLASS_N);
+        return run_end(s, pos + skip, CLASS_N, true);
     }
     if (!(c & CLASS_S))
-        return run_end(s, pos + skip, CLASS_WORD, 0);
+        return run_end(s, pos + skip, CLASS_WORD, false);
     return space_end(s, pos, false, r->isolate_numbers);
-}
-
-/* End of the run, from i, of characters of any class in `word`. */
-static inline size_t word_end(const struct scan *s, size_t i, uint8_t word)
-{
-    while (i < s->n) {
-        size_t len;
-        if (!(class_at(s, i, &len) & word))
-            break;
-        i += len;
-    }
-    return i;
 }
 
 /* Symbols from i and the line ends after them, with `slash` slashes too. */
 static size_t symbols_end(const struct scan *s, size_t i, uint8_t not_symbol, bool slash)
 {
-    i = run_end(s, i, not_symbol, 0);
+    i = run_end(s, i, not_symbol, false);
     while (i < s->n && (s->p[i] == '\r' || s->p[i] == '\n' || (slash && s->p[i] == '/')))
         i++;
     return i;
@@ -200,12 +188,12 @@ static size_t next_llama3(const struct pretok_rule *r, const struct scan *s, siz
             return pos + 1 + k;
     }
     if (c & word)
-        return word_end(s, pos + len, word);
+        return run_end(s, pos + len, word, true);
     if (c & CLASS_N)
         return numbers_end(s, pos, r->numbers_max);
     uint8_t after = class_at(s, pos + len, &len_after);
     if ((after & word) && ch != '\r' && ch != '\n')
-        return word_end(s, pos + len, word);
+        return run_end(s, pos + len, word, true);
     if (!(c & CLASS_S) || (ch == ' ' && len_after && !(after & not_symbol)))
         return symbols_end(s, pos + len, not_symbol, false);
     return space_end(s, pos, true, false);
@@ -227,7 +215,7 @@ static size_t cased_end(const struct scan *s, size_t i, bool *has_lower)
     }
     *has_lower = true;
     if (end < s->n && (c & CLASS_LOWER))
-        return run_end(s, end, CLASS_LOWER, CLASS_LOWER);
+        return run_end(s, end, CLASS_LOWER, true);
     if (last > i)
         return last;
     *has_lower = false;
