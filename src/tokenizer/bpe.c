@@ -287,7 +287,8 @@ bool bpe_encode_word(const struct tokenizer *t, struct bpe_scratch *s, str word,
     }
     size_t first = out->n;
     s->saw_unknown = false;
-    int32_t whole = t->ignore_merges ? strmap_get(&t->words, &t->vocab, word) : -1;
+    bool ignore_merges = t->rule && t->rule->ignore_merges;
+    int32_t whole = ignore_merges ? strmap_get(&t->words, &t->vocab, word) : -1;
     if (whole >= 0)
         tok_ids_push(out, whole);
     else if (word.n <= SHORT_BYTES)

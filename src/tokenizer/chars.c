@@ -20,7 +20,7 @@
 
 t9_status chars_init(struct chars *c, struct t9_err *err)
 {
-    *c = (struct chars){.unk = -1, .mask = 1023};
+    *c = (struct chars){.mask = 1023};
     memset(c->ascii, 0xFF, sizeof(c->ascii));
     c->slot = mem_alloc((c->mask + 1) * sizeof(*c->slot));
     c->inside = mem_calloc((size_t)1 << (INSIDE_BITS_LOG - 6), sizeof(*c->inside));
@@ -37,7 +37,7 @@ void chars_deinit(struct chars *c)
     mem_free(c->slot);
     mem_free(c->extra);
     mem_free(c->inside);
-    *c = (struct chars){.unk = -1};
+    *c = (struct chars){0};
 }
 
 static uint32_t slot_of(const struct chars *c, uint32_t cp)
@@ -156,8 +156,8 @@ void chars_push_unknown(const struct tokenizer *t, struct bpe_scratch *s, str wo
     for (size_t i = 0; all && i < bytes.n; i++)
         tok_ids_push(out, t->bpe.byte_id[(uint8_t)bytes.p[i]]);
     /* Unknown characters in a row are one token, as in both reference implementations. */
-    if (!all && t->chars.unk >= 0 && !s->after_unknown)
-        tok_ids_push(out, t->chars.unk);
+    if (!all && t->unk >= 0 && !s->after_unknown)
+        tok_ids_push(out, t->unk);
     s->after_unknown = !all;
 }
 

@@ -3,7 +3,7 @@
  * replaces malformed bytes, and takes away the space that encoding puts before a text, with the
  * same result for any grouping of the bytes. By value, one thread.
  */
-#include "tokenizer/tokenizer.h"
+#include "tokenizer/parts.h"
 
 #include "base/utf8.h"
 
@@ -17,10 +17,7 @@ void detok_init(struct detok *d, const struct vocab *v)
 /* Special tokens but those that stand for text: text begins anew there. */
 static bool is_marker(const struct vocab *v, int32_t id)
 {
-    tok_type type = vocab_type(v, id);
-    bool special =
-        type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN || type == TOK_TYPE_USER_DEFINED;
-    return special && !(v->flags[id] & VOCAB_FLAG_TEXT);
+    return tok_is_marker((uint8_t)vocab_type(v, id)) && !(v->flags[id] & VOCAB_FLAG_TEXT);
 }
 
 void detok_after(struct detok *d, int32_t last_id)

@@ -62,7 +62,7 @@ static t9_status out_failed(const struct encoding *e)
 static t9_status encode_words(struct encoding *e, str s)
 {
     const struct tokenizer *t = e->t;
-    if (t->nfc && nfc_first_suspect(&t->uniclass, s, 0) < s.n) {
+    if (t->rule->nfc && nfc_first_suspect(&t->uniclass, s, 0) < s.n) {
         buf_clear(&e->normalised);
         nfc_append(&t->uniclass, s, &e->normalised);
         if (e->normalised.failed)

@@ -84,11 +84,8 @@ static t9_status pick_rule(struct tokenizer *t, const struct tok_source *s, stru
                  "the file names no pre-tokenizer (tokenizer.ggml.pre); using the "
                  "GPT-2 pattern, which may split words in another way than in training");
     t->rule = pretok_find(s->pre.n ? s->pre : STR("default"));
-    if (t->rule) {
-        t->nfc = t->rule->nfc;
-        t->ignore_merges = t->rule->ignore_merges;
+    if (t->rule)
         return T9_STATUS_OK;
-    }
     struct buf names;
     buf_init(&names, 4096);
     pretok_names(&names);
@@ -170,13 +167,12 @@ static void set_flags(struct tokenizer *t, const struct tok_source *s)
         t->vocab.bos = (int32_t)id_or_text(t, s->cls >= 0 ? s->cls : s->bos, "[CLS]");
         t->vocab.eos = (int32_t)id_or_text(t, s->sep >= 0 ? s->sep : s->eos, "[SEP]");
         t->vocab.space_prefix = VOCAB_PREFIX_START;
-        t->wpm.unk = (int32_t)id_or_text(t, s->unk, "[UNK]");
-        t->wpm.lower = wpm_is_lower(t);
+        t->unk = (int32_t)id_or_text(t, s->unk, "[UNK]");
+        t->lower = wpm_is_lower(t);
         break;
     }
-    int32_t unk = t->kind == TOK_KIND_WPM ? t->wpm.unk : t->chars.unk;
-    if (unk >= 0 && t->type[unk] == TOK_TYPE_UNKNOWN && !t->chars.all_bytes)
-        t->flags[unk] |= VOCAB_FLAG_TEXT; /* encoding makes it out of text */
+    if (t->unk >= 0 && t->type[t->unk] == TOK_TYPE_UNKNOWN && !t->chars.all_bytes)
+        t->flags[t->unk] |= VOCAB_FLAG_TEXT; /* encoding makes it out of text */
     /* Gemma 4 begins with BOS whatever a file says: early ones had the flag wrong. */
     t->add_bos = s->add_bos < 0 || t->kind == TOK_KIND_GEMMA4 ? bos : s->add_bos > 0;
     t->add_eos = s->add_eos < 0 ? eos : s->add_eos > 0;
@@ -218,9 +214,9 @@ static t9_status fill(struct tokenizer *t, const struct tok_source *s, struct t9
     T9_TRY(check_ids(s, err));
     T9_TRY(check_scores(t, s, err));
     T9_TRY(vocabulary_fill(t, s, err));
-    if (t->kind == TOK_KIND_SPM || t->kind == TOK_KIND_GEMMA4)
+    if (tok_merges_chars(t))
         T9_TRY(chars_init(&t->chars, err));
-    t->chars.unk = (int32_t)s->unk;
+    t->unk = (int32_t)s->unk;
     T9_TRY(merges_fill(t, s, err));
     T9_TRY(fill_special(t, err));
     if (t->kind == TOK_KIND_BPE)

@@ -42,7 +42,7 @@ static void find_bytes(struct tokenizer *t)
                  "the vocabulary has no token for %u of the 256 bytes; they are left "
                  "out of a text, as this model's own tokenizer does",
                  n_absent);
-    else if (n_absent && t->kind != TOK_KIND_WPM && t->chars.unk < 0)
+    else if (n_absent && t->kind != TOK_KIND_WPM && t->unk < 0)
         LOG_WARN("tokenizer",
                  "the vocabulary has no token for %u of the 256 bytes and none for unknown text; "
                  "characters without a token are left out of a text",

@@ -167,7 +167,6 @@ struct chars {
     uint32_t *extra; /* [n_extra] characters of the symbols from n_tokens on */
     uint32_t n_extra, extra_cap;
     uint64_t *inside; /* bit by hash: two characters that stand side by side in some token */
-    int32_t unk;      /* stands for what has no token, -1: it is left out */
     bool all_bytes;   /* each byte has a token */
 };
 t9_status chars_init(struct chars *c, struct t9_err *err);
@@ -198,10 +197,7 @@ void chars_push_unknown(const struct tokenizer *t, struct bpe_scratch *s, str wo
 /* ---- wpm.c: WordPiece --------------------------------------------------------------------------
  */
 
-struct wpm {
-    int32_t unk; /* -1: such words are left out */
-    bool lower;  /* text loses capitals and accents, as the vocabulary has none */
-};
+/* Whether text loses capitals and accents, as the vocabulary has none. */
 bool wpm_is_lower(const struct tokenizer *t);
 /* Appends the ids of one stretch of text. */
 void wpm_encode(const struct tokenizer *t, str text, struct tok_ids *out);
@@ -216,7 +212,7 @@ struct bpe_scratch {
     uint64_t *heap;      /* [2 * sym_cap] */
     size_t sym_cap;
     struct bpe_cached *cache; /* recent short words, or NULL */
-    bool after_unknown;       /* the last thing written was chars.unk */
+    bool after_unknown;       /* the last thing written was unk */
     bool saw_unknown;         /* the word holds something that is no token */
 };
 /* `text_bytes` is the size of what will be encoded; a small one gets no cache. Never fails: without
@@ -262,17 +258,21 @@ struct tokenizer {
     struct special_set *special;
     struct bpe bpe;
     struct chars chars; /* SPM, GEMMA4 */
-    struct wpm wpm;     /* WPM */
     struct uniclass uniclass;
+    int32_t unk; /* stands for text without a token, -1: it is left out */
     bool add_bos, add_eos;
-    bool nfc, ignore_merges;
     bool collapse_spaces; /* SPM: runs of spaces count as one */
     bool hash_marks;      /* WPM: the file marks what goes on in a word, by ## */
+    bool lower;           /* WPM: wpm_is_lower */
 };
 
 /* ---- vocabulary.c, merges.c: parts of loading ---------------------------------------------------
  */
 
+static inline bool tok_merges_chars(const struct tokenizer *t)
+{
+    return t->kind == TOK_KIND_SPM || t->kind == TOK_KIND_GEMMA4;
+}
 static inline bool tok_is_marker(uint8_t type)
 {
     return type == TOK_TYPE_CONTROL || type == TOK_TYPE_UNKNOWN || type == TOK_TYPE_USER_DEFINED;

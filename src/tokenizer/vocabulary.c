@@ -132,11 +132,6 @@ static int byte_of_text(str s)
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 
-static bool merges_characters(const struct tokenizer *t)
-{
-    return t->kind == TOK_KIND_SPM || t->kind == TOK_KIND_GEMMA4;
-}
-
 static t9_status fill_types(struct tokenizer *t, const struct tok_source *s, struct t9_err *err)
 {
     for (uint64_t i = 0; i < s->n_tokens; i++) {
@@ -146,7 +141,7 @@ static t9_status fill_types(struct tokenizer *t, const struct tok_source *s, str
                            "tokenizer.ggml.token_type[%llu] is %d; known types are 1 to 6",
                            (unsigned long long)i, type);
         t->type[i] = (uint8_t)(type ? type : TOK_TYPE_NORMAL);
-        if (!s->type && merges_characters(t) && byte_of_text(s->token[i]) >= 0)
+        if (!s->type && tok_merges_chars(t) && byte_of_text(s->token[i]) >= 0)
             t->type[i] = TOK_TYPE_BYTE;
     }
     return T9_STATUS_OK;
@@ -206,7 +201,7 @@ static bool is_html_tag(str text)
 static void mark_text(struct tokenizer *t, const struct tok_source *s)
 {
     bool html = false;
-    for (uint64_t i = 0; i < s->n_tokens && merges_characters(t); i++)
+    for (uint64_t i = 0; i < s->n_tokens && tok_merges_chars(t); i++)
         html =
             html || (t->type[i] == TOK_TYPE_USER_DEFINED && str_eqz(s->token[i], "</blockquote>"));
     for (uint64_t i = 0; i < s->n_tokens; i++) {
@@ -264,12 +259,12 @@ static size_t token_bytes(const struct tokenizer *t, const struct tok_source *s,
 {
     str text = s->token[i];
     uint8_t type = t->type[i];
-    int byte = merges_characters(t) && type == TOK_TYPE_BYTE ? byte_of_text(text) : -1;
+    int byte = tok_merges_chars(t) && type == TOK_TYPE_BYTE ? byte_of_text(text) : -1;
     if (byte >= 0) {
         *out = (char)byte;
         return 1;
     }
-    bool spaces = type == TOK_TYPE_USER_DEFINED && merges_characters(t);
+    bool spaces = type == TOK_TYPE_USER_DEFINED && tok_merges_chars(t);
     if (tok_is_marker(type) && !spaces) {
         memcpy(out, text.p, text.n);
         return text.n;

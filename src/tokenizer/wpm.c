@@ -82,8 +82,8 @@ static void word_flush(const struct tokenizer *t, struct word *w, struct tok_ids
         n += known;
         at = end;
     }
-    if (!known && t->wpm.unk >= 0)
-        tok_ids_push(out, t->wpm.unk);
+    if (!known && t->unk >= 0)
+        tok_ids_push(out, t->unk);
     for (size_t i = 0; known && i < n; i++)
         tok_ids_push(out, ids[i]);
     word_reset(w);
@@ -164,7 +164,7 @@ void wpm_encode(const struct tokenizer *t, str text, struct tok_ids *out)
             word_flush(t, &w, out);
         if (white)
             continue;
-        if (t->wpm.lower)
+        if (t->lower)
             add_folded(t, &w, cp, out);
         else
             add_char(t, &w, cp, out);
