@@ -19,7 +19,7 @@
 struct model;
 
 struct model_info {
-    const char *arch; /* "llama", "qwen2", "qwen3" */
+    const char *arch; /* one of model_known_archs() */
     str name;         /* general.name or empty */
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
     int32_t context_length;    /* what the file declares */
@@ -53,7 +53,7 @@ t9_status model_forward(const struct model *m, struct cx *cx, const struct batch
 t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
                         int32_t max_outputs, size_t *scratch_bytes, size_t *n_ops,
                         struct t9_err *err);
-/* "llama, qwen2, qwen3" */
+/* The architectures that model_load knows, separated by ", ". */
 const char *model_known_archs(void);
 
 #endif
