@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "gguf/dtype.h"
+#include "lib/quantize.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,25 +60,14 @@ static char *weight_data(uint32_t dtype, size_t n_bytes)
         exit(1);
     for (size_t i = 0; i < n_bytes; i++)
         p[i] = (char)bench_rnd();
-    /* f16 scales; of the other types any byte is a scale */
     for (size_t i = 0; i + info->block_bytes <= n_bytes; i += info->block_bytes) {
         uint16_t d = dtype == DTYPE_BF16 ? 0x3c23 : 0x1e00 + (uint16_t)(bench_rnd() & 0x1ff);
-        size_t end = i + info->block_bytes - 2;
-        switch (dtype) {
-        case DTYPE_Q2_K: memcpy(p + end - 2, &d, 2); __attribute__((fallthrough));
-        case DTYPE_Q3_K:
-        case DTYPE_Q6_K:
-        case DTYPE_TQ1_0:
-        case DTYPE_TQ2_0: memcpy(p + end, &d, 2); break;
-        case DTYPE_IQ1_M: p[end + 1] = (char)((p[end + 1] & 15) | 0x10); break;
-        case DTYPE_MXFP4: p[i] = (char)(118 + (bench_rnd() & 7)); break;
-        case DTYPE_NVFP4: break;
-        case DTYPE_Q4_1:
-        case DTYPE_Q5_1:
-        case DTYPE_Q4_K:
-        case DTYPE_Q5_K: memcpy(p + i + 2, &d, 2); __attribute__((fallthrough));
-        default: memcpy(p + i, &d, 2); break;
-        }
+        if (dtype == DTYPE_BF16)
+            memcpy(p + i, &d, 2);
+        else if (dtype == DTYPE_MXFP4)
+            p[i] = (char)(118 + (bench_rnd() & 7));
+        else /* of NVFP4 any byte is a scale */
+            (void)quantize_set_scales(dtype, p + i, d, d);
     }
     return p;
 }

@@ -214,28 +214,58 @@ static void q6_k(const float *x, void *dst)
     memcpy(dst, &b, sizeof b);
 }
 
-/* Where types without a quantiser have their f16 scales, and what to divide the largest value by.
- */
-static const struct {
-    uint32_t dtype;
-    int n, offset[2];
-    float divisor;
-} random_scales[] = {
-    {DTYPE_Q2_K, 2, {offsetof(struct block_q2_k, d), offsetof(struct block_q2_k, dmin)}, 45},
-    {DTYPE_Q3_K, 1, {offsetof(struct block_q3_k, d)}, 128},
-    {DTYPE_IQ1_S, 1, {0}, 16},
-    {DTYPE_IQ2_XXS, 1, {0}, 128},
-    {DTYPE_IQ2_XS, 1, {0}, 128},
-    {DTYPE_IQ2_S, 1, {0}, 128},
-    {DTYPE_IQ3_XXS, 1, {0}, 400},
-    {DTYPE_IQ3_S, 1, {0}, 400},
-    {DTYPE_IQ4_NL, 1, {0}, 127},
-    {DTYPE_IQ4_XS, 1, {0}, 127 * 32},
-    {DTYPE_TQ1_0, 1, {offsetof(struct block_tq1_0, d)}, 3},
-    {DTYPE_TQ2_0, 1, {offsetof(struct block_tq2_0, d)}, 3},
-    {DTYPE_Q1_0, 1, {0}, 3},
-    {DTYPE_Q2_0, 1, {0}, 4},
-};
+bool quantize_set_scales(uint32_t dtype, void *block, uint16_t d, uint16_t m)
+{
+    uint8_t *p = block, *end = p + gguf_dtype_get(dtype)->block_bytes;
+    switch (dtype) {
+    case DTYPE_F32:
+    case DTYPE_BF16:
+    case DTYPE_MXFP4:
+    case DTYPE_NVFP4: return false;
+    case DTYPE_IQ1_M: /* spread over the top nibbles of the last four words */
+        for (int i = 0; i < 4; i++)
+            end[2 * i - 7] = (uint8_t)((end[2 * i - 7] & 15) | (d >> (4 * i) & 15) << 4);
+        return true;
+    case DTYPE_Q2_K:
+        memcpy(end - 4, &d, 2);
+        memcpy(end - 2, &m, 2);
+        return true;
+    case DTYPE_Q3_K:
+    case DTYPE_Q6_K:
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0: memcpy(end - 2, &d, 2); return true;
+    case DTYPE_Q4_1:
+    case DTYPE_Q5_1:
+    case DTYPE_Q4_K:
+    case DTYPE_Q5_K: memcpy(p + 2, &m, 2); break;
+    default: break;
+    }
+    memcpy(p, &d, 2);
+    return true;
+}
+
+/* What to divide the largest value by for a scale of types without a quantiser; 0: no such type. */
+static float scale_divisor(uint32_t dtype)
+{
+    switch (dtype) {
+    case DTYPE_Q1_0:
+    case DTYPE_TQ1_0:
+    case DTYPE_TQ2_0: return 3;
+    case DTYPE_Q2_0: return 4;
+    case DTYPE_IQ1_S:
+    case DTYPE_IQ1_M: return 16;
+    case DTYPE_Q2_K: return 45;
+    case DTYPE_IQ4_NL: return 127;
+    case DTYPE_Q3_K:
+    case DTYPE_IQ2_XXS:
+    case DTYPE_IQ2_XS:
+    case DTYPE_IQ2_S: return 128;
+    case DTYPE_IQ3_XXS:
+    case DTYPE_IQ3_S: return 400;
+    case DTYPE_IQ4_XS: return 127 * 32;
+    default: return 0;
+    }
+}
 
 /* Exponents of a power of two near |x| / 4, as MXFP4 and NVFP4 store them, with their bias. */
 static int exponent_near(float x, int bias, int max)
@@ -254,22 +284,11 @@ static bool random_scale(uint32_t dtype, float top, uint8_t *p)
             p[j] = (uint8_t)(exponent_near(top, 7, 14) << 3 | (p[j] & 7));
         return true;
     }
-    if (dtype == DTYPE_IQ1_M) {
-        uint8_t *scales = p + offsetof(struct block_iq1_m, scales);
-        const uint32_t d = num_f16_from_f32(top / 16);
-        for (int i = 0; i < 4; i++)
-            scales[2 * i + 1] = (uint8_t)((scales[2 * i + 1] & 15) | (d >> (4 * i) & 15) << 4);
-        return true;
-    }
-    for (size_t i = 0; i < T9_COUNT(random_scales); i++) {
-        if (random_scales[i].dtype != dtype)
-            continue;
-        const uint16_t d = num_f16_from_f32(top / random_scales[i].divisor);
-        for (int k = 0; k < random_scales[i].n; k++)
-            memcpy(p + random_scales[i].offset[k], &d, 2);
-        return true;
-    }
-    return false;
+    const float divisor = scale_divisor(dtype);
+    if (divisor == 0)
+        return false;
+    const uint16_t d = num_f16_from_f32(top / divisor);
+    return quantize_set_scales(dtype, p, d, d);
 }
 
 /* Random codes, seeded by the values, with the scale fields set for a magnitude like theirs. */

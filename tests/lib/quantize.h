@@ -14,4 +14,8 @@ bool quantize_is_exact(uint32_t dtype);
  * to compare two implementations on. INVALID for other types and for broken blocks. */
 t9_status quantize_row(uint32_t dtype, const float *x, void *dst, size_t n, struct t9_err *err);
 
+/* Writes the f16 scale d of a block, and m where the type has a second one. False for types whose
+ * scales are no f16 (F16 counts as its own scale): nothing is written. */
+bool quantize_set_scales(uint32_t dtype, void *block, uint16_t d, uint16_t m);
+
 #endif

@@ -5,6 +5,7 @@
 #include "backend/det_math.h"
 #include "base/mem.h"
 #include "gguf/dtype.h"
+#include "lib/quantize.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -146,27 +147,11 @@ static void rnd_rows(uint32_t dtype, uint8_t *p, size_t n_bytes)
     for (size_t i = 0; i + info->block_bytes <= n_bytes; i += info->block_bytes) {
         uint16_t d = num_f16_from_f32(rnd_f32(0.05f)), b = num_bf16_from_f32(rnd_f32(0.5f));
         float f = rnd_f32(0.5f);
-        size_t end = i + info->block_bytes;
         switch (dtype) {
         case DTYPE_F32: memcpy(p + i, &f, 4); break;
         case DTYPE_BF16: memcpy(p + i, &b, 2); break;
-        case DTYPE_Q2_K: memcpy(p + end - 4, &d, 2); __attribute__((fallthrough));
-        case DTYPE_Q3_K:
-        case DTYPE_Q6_K:
-        case DTYPE_TQ1_0:
-        case DTYPE_TQ2_0: memcpy(p + end - 2, &d, 2); break;
         case DTYPE_MXFP4: p[i] = (uint8_t)(118 + rnd() % 8); break;
-        case DTYPE_NVFP4: break;
-        case DTYPE_IQ1_M:
-            for (size_t k = 0; k < 4; k++)
-                p[end - 7 + 2 * k] =
-                    (uint8_t)((p[end - 7 + 2 * k] & 15) | (d >> (4 * k) & 15) << 4);
-            break;
-        case DTYPE_Q4_1:
-        case DTYPE_Q5_1:
-        case DTYPE_Q4_K:
-        case DTYPE_Q5_K: memcpy(p + i + 2, &d, 2); __attribute__((fallthrough));
-        default: memcpy(p + i, &d, 2); break;
+        default: (void)quantize_set_scales(dtype, p + i, d, d); break;
         }
     }
 }

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/num.h"
 #include "gguf/dtype.h"
+#include "lib/quantize.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -174,29 +175,11 @@ static void rnd_block(uint32_t dtype, uint8_t *b, size_t block_bytes, bool extre
         d = num_bf16_from_f32(rnd_f32(1));
         memcpy(b, &d, 2);
         return;
-    case DTYPE_Q3_K:
-    case DTYPE_Q6_K:
-    case DTYPE_TQ1_0:
-    case DTYPE_TQ2_0: memcpy(b + block_bytes - 2, &d, 2); return;
-    case DTYPE_Q2_K:
-        memcpy(b + 80, &d, 2);
-        memcpy(b + 82, &m, 2);
-        return;
-    case DTYPE_IQ1_M: /* spread over the top nibbles of the last four words */
-        for (size_t i = 0; i < 4; i++)
-            b[49 + 2 * i] = (uint8_t)((b[49 + 2 * i] & 15) | (d >> (4 * i) & 15) << 4);
-        return;
     case DTYPE_MXFP4: /* any byte is a scale; ordinary ones are near 1 */
         b[0] = (uint8_t)(extreme ? b[0] : 118 + rnd() % 8);
         return;
-    case DTYPE_NVFP4: return; /* so it is here */
-    case DTYPE_Q4_1:
-    case DTYPE_Q5_1:
-    case DTYPE_Q4_K:
-    case DTYPE_Q5_K: memcpy(b + 2, &m, 2); break;
-    default: break;
+    default: (void)quantize_set_scales(dtype, b, d, m); return; /* of NVFP4 any byte is one */
     }
-    memcpy(b, &d, 2);
 }
 
 static uint8_t *rnd_weight(uint32_t dtype, int32_t n_in, int32_t n_out, bool extreme)
