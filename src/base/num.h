@@ -27,6 +27,14 @@ bool num_parse_bytes(str s, uint64_t *out);
 /* Shortest text that reads back as the same double ("0.1", "1e+300"); never uses the locale. */
 size_t num_format_f64(double v, char out[32]);
 
+static inline int num_hex_digit(char c) /* its value; -1 when it is none */
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    c = (char)(c | 0x20);
+    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 static inline float num_f32_from_bits(uint32_t u)
 {
     float f;

@@ -151,7 +151,6 @@ void tls_unload(struct buf *cert, struct buf *key);
 /* ---- routes.c ---- */
 const struct route *route_find(const char *url); /* NULL: there is none */
 const char *route_allow(const struct route *r);  /* value of the header Allow */
-size_t route_unescape(void *ctx, struct MHD_Connection *c, char *path); /* for the library */
 bool route_allows(const struct route *r, const char *method);
 
 /* ---- request.c: the library's callbacks ---- */

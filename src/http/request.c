@@ -123,14 +123,6 @@ void *request_on_line(void *server, const char *uri, struct MHD_Connection *c)
     return strchr(uri, ' ') ? &blank_in_line : NULL;
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* As the library does it, but that %00 stays as it is written: a decoded one would end the path, so
  * that /%00x were taken for /. */
 size_t request_unescape(void *server, struct MHD_Connection *c, char *text)
@@ -139,8 +131,8 @@ size_t request_unescape(void *server, struct MHD_Connection *c, char *text)
     (void)server;
     (void)c;
     for (const char *p = text; *p; n++) {
-        int high = *p == '%' ? hex(p[1]) : -1;
-        int low = high >= 0 ? hex(p[2]) : -1;
+        int high = *p == '%' ? num_hex_digit(p[1]) : -1;
+        int low = high >= 0 ? num_hex_digit(p[2]) : -1;
         bool decodes = low >= 0 && high * 16 + low != 0;
         text[n] = decodes ? (char)(high * 16 + low) : *p;
         p += decodes ? 3 : 1;

@@ -121,34 +121,6 @@ const struct route *route_find(const char *url)
     return NULL;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'                     ? c - '0'
-           : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10
-                                                    : -1;
-}
-
-/* In place. A zero byte stays as it was written: paths are compared as C strings, and "/%00x" is
- * not "/". */
-size_t route_unescape(void *ctx, struct MHD_Connection *c, char *path)
-{
-    size_t n = 0;
-    (void)ctx;
-    (void)c;
-    for (size_t i = 0; path[i]; i++) {
-        int high = path[i] == '%' ? hex(path[i + 1]) : -1;
-        int low = high >= 0 ? hex(path[i + 2]) : -1;
-        if (low >= 0 && (high | low)) {
-            path[n++] = (char)(high * 16 + low);
-            i += 2;
-        } else {
-            path[n++] = path[i];
-        }
-    }
-    path[n] = 0;
-    return n;
-}
-
 const char *route_allow(const struct route *r)
 {
     return r->methods == ROUTE_POST ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";

@@ -19,17 +19,10 @@ static bool hex_value(str s, uint32_t *out)
 {
     *out = 0;
     for (size_t i = 0; i < s.n; i++) {
-        char ch = s.p[i];
-        uint32_t d;
-        if (ch >= '0' && ch <= '9')
-            d = (uint32_t)(ch - '0');
-        else if (ch >= 'a' && ch <= 'f')
-            d = (uint32_t)(ch - 'a') + 10;
-        else if (ch >= 'A' && ch <= 'F')
-            d = (uint32_t)(ch - 'A') + 10;
-        else
+        int d = num_hex_digit(s.p[i]);
+        if (d < 0)
             return false;
-        *out = *out * 16 + d;
+        *out = *out * 16 + (uint32_t)d;
     }
     return true;
 }

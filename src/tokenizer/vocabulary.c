@@ -9,6 +9,7 @@
 #include "tokenizer/parts.h"
 
 #include "base/mem.h"
+#include "base/num.h"
 #include "base/utf8.h"
 
 #include <string.h>
@@ -114,21 +115,12 @@ size_t tok_text_bytes(enum tok_kind kind, const struct tok_alphabet *a, str text
     return tok_spaces(text, out);
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte of a text such as <0x0A>, else -1. */
 static int byte_of_text(str s)
 {
     if (s.n != 6 || memcmp(s.p, "<0x", 3) != 0 || s.p[5] != '>')
         return -1;
-    int hi = hex_digit(s.p[3]), lo = hex_digit(s.p[4]);
+    int hi = num_hex_digit(s.p[3]), lo = num_hex_digit(s.p[4]);
     return hi < 0 || lo < 0 ? -1 : hi * 16 + lo;
 }
 

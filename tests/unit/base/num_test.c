@@ -205,13 +205,24 @@ static void test_bf16(void **state)
     assert_true(isnan(num_f32_from_bf16(num_bf16_from_f32(num_f32_from_bits(0x7F800001)))));
 }
 
+static void test_hex_digit(void **state)
+{
+    static const char digits[] = "0123456789abcdefABCDEF";
+    (void)state;
+    for (int c = 0; c < 256; c++) {
+        const char *at = c ? strchr(digits, c) : NULL;
+        int place = at ? (int)(at - digits) : -1;
+        assert_int_equal(num_hex_digit((char)c), place > 15 ? place - 6 : place);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_parse_int),    cmocka_unit_test(test_parse_f64),
         cmocka_unit_test(test_format_f64),   cmocka_unit_test(test_foreign_locale),
         cmocka_unit_test(test_f16_identity), cmocka_unit_test(test_f16_equals_hardware),
-        cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_bf16),         cmocka_unit_test(test_hex_digit),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);
 }
