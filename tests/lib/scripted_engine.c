@@ -208,11 +208,11 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
 
 void engine_cancel(struct engine *e, struct request *r)
 {
-    atomic_store(&r->cancel, true);
     pthread_mutex_lock(&e->lock);
     e->n_cancels++;
     e->cancel_ns = clock_now_ns();
     pthread_mutex_unlock(&e->lock);
+    atomic_store(&r->cancel, true); /* whoever sees it end finds it counted */
 }
 
 /* For the library over it, which a test opens by sdk_engine_wrap. */
