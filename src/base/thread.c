@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +30,18 @@ static void *trampoline(void *p)
     return NULL;
 }
 
+void thread_block_signals(sigset_t *old)
+{
+    sigset_t mask;
+    sigfillset(&mask);
+    sigdelset(&mask, SIGSEGV);
+    sigdelset(&mask, SIGBUS);
+    sigdelset(&mask, SIGFPE);
+    sigdelset(&mask, SIGILL);
+    sigdelset(&mask, SIGABRT);
+    pthread_sigmask(SIG_SETMASK, &mask, old);
+}
+
 t9_status thread_start(struct thread *t, const char *name, void (*fn)(void *), void *arg,
                        struct t9_err *err)
 {
@@ -41,15 +52,8 @@ t9_status thread_start(struct thread *t, const char *name, void (*fn)(void *), v
     args->fn = fn;
     args->arg = arg;
     snprintf(args->name, sizeof args->name, "%s", name);
-    sigset_t mask;
     sigset_t old;
-    sigfillset(&mask);
-    sigdelset(&mask, SIGSEGV);
-    sigdelset(&mask, SIGBUS);
-    sigdelset(&mask, SIGFPE);
-    sigdelset(&mask, SIGILL);
-    sigdelset(&mask, SIGABRT);
-    pthread_sigmask(SIG_SETMASK, &mask, &old);
+    thread_block_signals(&old);
     int rc = pthread_create(&t->id, NULL, trampoline, args);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc != 0) {

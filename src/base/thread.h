@@ -8,6 +8,7 @@
 #include "base/err.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 
 struct thread {
@@ -15,6 +16,10 @@ struct thread {
     bool started;
 };
 
+/* Blocks all signals of the calling thread but those that a fault of its own raises. Threads begin
+ * with what their maker blocks: for around calls of libraries that make some; pthread_sigmask takes
+ * *old back. */
+void thread_block_signals(sigset_t *old);
 /* `name` (max 15 bytes) shows in ps -L. */
 t9_status thread_start(struct thread *t, const char *name, void (*fn)(void *), void *arg,
                        struct t9_err *err);

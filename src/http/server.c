@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/internal.h"
 
 #include <stdio.h>
@@ -111,6 +112,9 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
                                            {MHD_OPTION_HTTPS_MEM_KEY, 0, s->tls_key.p},
                                            {MHD_OPTION_END, 0, NULL}};
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    /* A signal that one of its threads took would not wake the one that waits for it. */
+    sigset_t old;
+    thread_block_signals(&old);
     /* The logger first: what the others have to say goes there. Strictness is ours, with answers of
      * ours: see guard_head. */
     s->mhd = MHD_start_daemon(
@@ -123,6 +127,7 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)s->p.idle_timeout_s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_BYTES, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_ARRAY, tls ? tls_options : none, MHD_OPTION_END);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (!s->mhd && tls)
         return t9_fail(err, T9_STATUS_INVALID,
                        "TLS did not start: are %s and %s a certificate and its key?", s->p.tls_cert,

@@ -4,6 +4,7 @@
 #include "lib/scripted_engine.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ struct live {
 
 struct engine {
     struct engine_script script;
-    pthread_t thread;
+    struct thread thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
     struct live live[LIVE_MAX];
@@ -127,11 +128,9 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
     return false;
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
     struct engine *e = arg;
-    /* Tests tell it from the server by that. */
-    (void)pthread_setname_np(pthread_self(), "scripted");
     pthread_mutex_lock(&e->lock);
     while (!e->stop || e->n_live) {
         if (e->n_live == 0) {
@@ -151,7 +150,6 @@ static void *run(void *arg)
         pthread_mutex_lock(&e->lock);
     }
     pthread_mutex_unlock(&e->lock);
-    return NULL;
 }
 
 struct engine *scripted_engine_new(const struct engine_script *s)
@@ -162,7 +160,8 @@ struct engine *scripted_engine_new(const struct engine_script *s)
     e->script = *s;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->more, NULL);
-    if (pthread_create(&e->thread, NULL, run, e) != 0) {
+    /* Tests tell it from the server by that name. */
+    if (thread_start(&e->thread, "scripted", run, e, NULL) != T9_STATUS_OK) {
         free(e);
         return NULL;
     }
@@ -175,7 +174,7 @@ void scripted_engine_free(struct engine *e)
     e->stop = true;
     pthread_cond_signal(&e->more);
     pthread_mutex_unlock(&e->lock);
-    pthread_join(e->thread, NULL);
+    thread_join(&e->thread);
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->more);
     free(e);

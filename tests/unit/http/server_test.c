@@ -11,11 +11,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "http/internal.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 /* Tokens of a text: with byte_tokenizer, its bytes. */
 static int32_t *tokens_of(const char *text, int32_t *n)
@@ -840,6 +844,44 @@ static void test_pipelining(void **state)
     http_rig_stop(&r);
 }
 
+/* Only the main thread takes signals, so that they wake whoever waits there; the library's threads
+ * don't either. */
+static void test_threads_block_signals(void **state)
+{
+    (void)state;
+    struct engine_script script;
+    struct http_rig r;
+    struct dirent *entry;
+    int n_threads = 0;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    DIR *tasks = opendir("/proc/self/task");
+    if (!tasks) {
+        http_rig_stop(&r);
+        skip();
+    }
+    while ((entry = readdir(tasks)) != NULL) {
+        char path[64], line[256];
+        uint64_t tid, blocked = 0;
+        if (!num_parse_u64(str_from(entry->d_name), &tid) || tid == (uint64_t)getpid())
+            continue;
+        (void)snprintf(path, sizeof path, "/proc/self/task/%llu/status", (unsigned long long)tid);
+        FILE *f = fopen(path, "r");
+        if (!f)
+            continue;
+        while (fgets(line, sizeof line, f))
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                blocked = strtoull(line + 7, NULL, 16);
+        (void)fclose(f);
+        assert_true(blocked >> (SIGTERM - 1) & 1);
+        assert_true(blocked >> (SIGINT - 1) & 1);
+        n_threads++;
+    }
+    (void)closedir(tasks);
+    assert_true(n_threads > 4); /* the engine's, ours and the library's */
+    http_rig_stop(&r);
+}
+
 static size_t chat_request_text(char *out, size_t cap, const char *json)
 {
     return (size_t)snprintf(out, cap,
@@ -1139,6 +1181,7 @@ int main(void)
         cmocka_unit_test(test_metrics_format),
         cmocka_unit_test(test_bodies),
         cmocka_unit_test(test_pipelining),
+        cmocka_unit_test(test_threads_block_signals),
         cmocka_unit_test(test_hang_up),
         cmocka_unit_test(test_close_at_any_byte),
         cmocka_unit_test(test_64_clients),
