@@ -625,7 +625,8 @@ static void test_answers(void **state)
     }
     assert_int_equal(st.n_running, 0);
     assert_int_equal(st.pages_total, stats.kv_pages_total);
-    assert_true(st.cost_row_ns > 0 && st.decode_step_ns > 0);
+    /* A fit of noisy times may leave one of its parts at 0, not all. */
+    assert_true(st.cost_step_ns + st.cost_row_ns + st.cost_key_ns > 0 && st.decode_step_ns > 0);
     assert_true(t9_engine_max_length(e) > 24);
     assert_int_equal(t9_engine_max_tokens(e, 24), t9_engine_max_length(e) - 24);
     t9_engine_free(e);
