@@ -2,16 +2,19 @@
  * base/json.c - bounded parsing and compact writing of JSON over yyjson.
  *
  * A scan before yyjson counts values and depth, so that a document over a limit is refused before
- * any memory is spent on it. Any thread; nothing here has state.
+ * any memory is spent on it; one after it finds keys that an object has twice. Any thread; nothing
+ * here has state.
  */
 #include "base/json.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/num.h"
 #include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static void *alc_malloc(void *ctx, size_t size)
@@ -88,6 +91,160 @@ static t9_status check_limits(str text, struct json_limits limits, struct t9_err
     return T9_STATUS_OK;
 }
 
+/* ---- keys that stand twice ---- */
+
+struct hashed_key {
+    uint64_t hash;
+    yyjson_val *key;
+};
+
+/* Equal keys end up side by side; the bytes decide among equal hashes, so that keys made to have
+ * one hash are sorted like others. */
+static int by_hash(const void *a, const void *b)
+{
+    const struct hashed_key *x = a, *y = b;
+    if (x->hash != y->hash)
+        return x->hash < y->hash ? -1 : 1;
+    return str_cmp(json_str(x->key), json_str(y->key));
+}
+
+/* A key of a large object that stands there twice goes to *twin, else NULL does. */
+static t9_status sort_for_twin(yyjson_val *obj, yyjson_val **twin, struct t9_err *err)
+{
+    size_t n = 0;
+    struct hashed_key *keys = mem_calloc(yyjson_obj_size(obj), sizeof *keys);
+    *twin = NULL;
+    if (!keys)
+        return t9_fail(err, T9_STATUS_NOMEM, "no memory for JSON with %zu keys in an object",
+                       yyjson_obj_size(obj));
+    yyjson_obj_iter it = yyjson_obj_iter_with(obj);
+    for (yyjson_val *k = yyjson_obj_iter_next(&it); k; k = yyjson_obj_iter_next(&it), n++)
+        keys[n] = (struct hashed_key){hash_xxh3_64(yyjson_get_str(k), yyjson_get_len(k), 0), k};
+    qsort(keys, n, sizeof *keys, by_hash);
+    for (size_t i = 1; i < n && !*twin; i++) {
+        if (by_hash(&keys[i - 1], &keys[i]) == 0)
+            *twin = keys[i].key;
+    }
+    mem_free(keys);
+    return T9_STATUS_OK;
+}
+
+static yyjson_val *compare_for_twin(yyjson_val *obj)
+{
+    yyjson_obj_iter it = yyjson_obj_iter_with(obj);
+    for (yyjson_val *k = yyjson_obj_iter_next(&it); k; k = yyjson_obj_iter_next(&it)) {
+        yyjson_obj_iter rest = it;
+        for (yyjson_val *o = yyjson_obj_iter_next(&rest); o; o = yyjson_obj_iter_next(&rest)) {
+            if (str_eq(json_str(k), json_str(o)))
+                return o;
+        }
+    }
+    return NULL;
+}
+
+/* Keys in messages: escaped, and cut where they are long. */
+static void write_key_briefly(struct buf *b, yyjson_val *key)
+{
+    enum { SHOWN_BYTES = 40 };
+    str s = json_str(key);
+    bool cut = s.n > SHOWN_BYTES;
+    s.n = cut ? SHOWN_BYTES : s.n;
+    s.n -= utf8_incomplete_tail(s);
+    json_write_str(b, s);
+    if (cut)
+        buf_puts(b, "...");
+}
+
+static bool is_plain(yyjson_val *key)
+{
+    str s = json_str(key);
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') && !(c >= '0' && c <= '9') &&
+            c != '_' && c != '-' && c != '$')
+            return false;
+    }
+    return s.n > 0 && s.n <= 40;
+}
+
+/* The child of `v` that is `obj` or holds it, and its step of the path. A document's values lie in
+ * the order of its text, so the last one that does not begin after `obj` is it. */
+static yyjson_val *write_step(yyjson_val *v, const yyjson_val *obj, struct buf *path)
+{
+    yyjson_val *child = NULL, *name = NULL;
+    size_t idx, max, at = 0;
+    yyjson_val *key, *item;
+    yyjson_obj_foreach(v, idx, max, key, item)
+    {
+        if (item > obj)
+            break;
+        child = item;
+        name = key;
+    }
+    yyjson_arr_foreach(v, idx, max, item)
+    {
+        if (item > obj)
+            break;
+        child = item;
+        at = idx;
+    }
+    if (!name) {
+        buf_printf(path, "[%zu]", at);
+    } else {
+        buf_puts(path, path->n ? "." : "");
+        if (is_plain(name))
+            buf_puts_str(path, json_str(name));
+        else
+            write_key_briefly(path, name);
+    }
+    return child;
+}
+
+static t9_status twin_error(yyjson_val *root, const yyjson_val *obj, yyjson_val *key,
+                            struct t9_err *err)
+{
+    enum { SHOWN_PATH_BYTES = 120, KEY_BYTES_MAX = 400 };
+    struct buf name, path;
+    buf_init(&name, KEY_BYTES_MAX);
+    buf_init(&path, 64 * 1024);
+    write_key_briefly(&name, key);
+    for (yyjson_val *v = root; v && v != obj;)
+        v = write_step(v, obj, &path);
+    str shown = buf_str(&path);
+    bool cut = shown.n > SHOWN_PATH_BYTES;
+    shown.n = cut ? SHOWN_PATH_BYTES : shown.n;
+    shown.n -= utf8_incomplete_tail(shown);
+    t9_status s = name.failed || path.failed
+                      ? t9_fail(err, T9_STATUS_NOMEM, "no memory to name a key that stands twice")
+                  : path.n ? t9_fail(err, T9_STATUS_INVALID,
+                                     "the key " STR_FMT " stands twice in " STR_FMT "%s",
+                                     STR_ARG(buf_str(&name)), STR_ARG(shown), cut ? "..." : "")
+                           : t9_fail(err, T9_STATUS_INVALID,
+                                     "the key " STR_FMT " stands twice in the outermost object",
+                                     STR_ARG(buf_str(&name)));
+    buf_deinit(&name);
+    buf_deinit(&path);
+    return s;
+}
+
+/* Readers differ in which of two equal keys they take, so who wrote them can't rely on either. */
+static t9_status check_keys(yyjson_doc *doc, struct t9_err *err)
+{
+    enum { COMPARED_MAX = 16 }; /* more keys are sorted */
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    size_t n = yyjson_doc_get_val_count(doc);
+    for (yyjson_val *v = root; v < root + n; v++) {
+        yyjson_val *twin = NULL;
+        if (yyjson_obj_size(v) > COMPARED_MAX)
+            T9_TRY(sort_for_twin(v, &twin, err));
+        else if (yyjson_obj_size(v) > 1)
+            twin = compare_for_twin(v);
+        if (twin)
+            return twin_error(root, v, twin, err);
+    }
+    return T9_STATUS_OK;
+}
+
 t9_status json_parse(yyjson_doc **out, str text, struct json_limits limits, struct t9_err *err)
 {
     *out = NULL;
@@ -108,8 +265,12 @@ t9_status json_parse(yyjson_doc **out, str text, struct json_limits limits, stru
         return t9_fail(err, T9_STATUS_NOMEM, "out of memory for JSON of %zu bytes", text.n);
     if (!doc)
         return t9_fail(err, T9_STATUS_INVALID, "invalid JSON: %s at byte %zu", why.msg, why.pos);
-    *out = doc;
-    return T9_STATUS_OK;
+    t9_status s = check_keys(doc, err);
+    if (s == T9_STATUS_OK)
+        *out = doc;
+    else
+        yyjson_doc_free(doc);
+    return s;
 }
 
 str json_str(yyjson_val *v)
@@ -121,16 +282,7 @@ str json_str(yyjson_val *v)
 
 yyjson_val *json_get(yyjson_val *obj, const char *key)
 {
-    yyjson_val *found = NULL;
-    size_t n_key = strlen(key);
-    yyjson_obj_iter it;
-    if (!yyjson_is_obj(obj) || !yyjson_obj_iter_init(obj, &it))
-        return NULL;
-    for (yyjson_val *k = yyjson_obj_iter_next(&it); k; k = yyjson_obj_iter_next(&it)) {
-        if (yyjson_equals_strn(k, key, n_key))
-            found = yyjson_obj_iter_get_val(k);
-    }
-    return found;
+    return yyjson_obj_get(obj, key);
 }
 
 /* The escape of an ASCII character in a JSON string; NULL when it stands for itself. */

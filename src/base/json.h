@@ -2,9 +2,9 @@
  * base/json.h - the thin view of yyjson that the rest of the program uses: bounded parsing with an
  * arena-free document, typed getters that never coerce, and a streaming writer into a buf.
  *
- * yyjson keeps member order and duplicates, is iterative (no depth bomb in the reader) and checks
- * UTF-8. Modules include this header, never <yyjson.h> (the inline API below is re-exported from
- * it: yyjson_obj_iter and friends may be used by includers of this header).
+ * yyjson keeps member order, is iterative (no depth bomb in the reader) and checks UTF-8. Modules
+ * include this header, never <yyjson.h> (the inline API below is re-exported from it:
+ * yyjson_obj_iter and friends may be used by includers of this header).
  */
 #ifndef T9_BASE_JSON_H
 #define T9_BASE_JSON_H
@@ -18,8 +18,9 @@
 #include <yyjson.h>
 
 /* Parses one RFC 8259 value (no comments, no trailing bytes). Refuses more than max_bytes input,
- * nesting deeper than max_depth, and more than max_values values. The message names the byte
- * offset. Free with yyjson_doc_free. */
+ * nesting deeper than max_depth, more than max_values values, and an object that has a key
+ * twice. The message names the byte offset, or the key and the object's path. Free with
+ * yyjson_doc_free. */
 struct json_limits {
     size_t max_bytes;
     uint32_t max_depth;
@@ -30,8 +31,7 @@ t9_status json_parse(yyjson_doc **out, str text, struct json_limits limits, stru
 
 /* View of a string value; {NULL, 0} when v is NULL or no string. */
 str json_str(yyjson_val *v);
-/* Member of an object by key, NULL when absent or when `obj` is no object. With duplicates the last
- * one wins (what most clients and Python do). */
+/* Member of an object by key, NULL when absent or when `obj` is no object. */
 yyjson_val *json_get(yyjson_val *obj, const char *key);
 
 /* ---- writer: appends compact JSON text to a buf ---- */

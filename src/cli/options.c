@@ -400,7 +400,20 @@ static void fill_address(struct cli_options *o, const struct cli_options *file)
 struct config_reader {
     struct cli_options *o;
     const char *path;
+    int lines[OPTIONS_MAX]; /* where each option was set; 0: not yet */
 };
+
+/* Which of two lines was meant is not for us to guess. */
+static t9_status note_line(struct config_reader *r, const struct opt *opt, int line,
+                           struct t9_err *err)
+{
+    int *first = &r->lines[opt - OPTIONS];
+    if (*first && opt->kind != OPT_TEXTS)
+        return t9_fail(err, T9_STATUS_INVALID, "%s:%d: %s is on line %d already", r->path, line,
+                       opt->name, *first);
+    *first = line;
+    return T9_STATUS_OK;
+}
 
 /* One line of it. */
 static t9_status take_line(void *reader, int line, char *name, char *value, struct t9_err *err)
@@ -419,6 +432,7 @@ static t9_status take_line(void *reader, int line, char *name, char *value, stru
     if (!opt || told_only)
         return t9_fail(err, T9_STATUS_INVALID, "%s:%d: there is no option \"%.64s\" for this file",
                        r->path, line, name);
+    T9_TRY(note_line(r, opt, line, err));
     if (opt->kind == OPT_FLAG) {
         bool *field = (bool *)(void *)((char *)r->o + opt->offset);
         if (!value || conffile_bool(value, field)) {
@@ -441,7 +455,7 @@ static t9_status take_line(void *reader, int line, char *name, char *value, stru
 /* --config FILE, else the system's file if it is there and may be read. */
 static int read_config(struct cli_options *o)
 {
-    struct config_reader reader = {o, o->config};
+    struct config_reader reader = {.o = o, .path = o->config};
     struct t9_err err = {0};
     if (o->command != CLI_COMMAND_SERVE || o->help || o->help_all || o->version)
         return EXIT_DONE;

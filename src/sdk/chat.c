@@ -94,20 +94,32 @@ static void write_special(const t9_model *m, struct buf *out, const char *key, i
     json_write_str(out, tokenizer_piece(m->tokenizer, id));
 }
 
-/* The caller's further variables come last: what is set twice is as they say. bos_token and
- * eos_token are not theirs, since their text counts as the template's. */
+/* A variable that the caller may set: theirs wins. */
+static bool is_ours(const struct conversation *c, const char *key, struct buf *out)
+{
+    if (json_get(c->kwargs, key))
+        return false;
+    buf_putc(out, ',');
+    json_write_key(out, key);
+    return true;
+}
+
+/* bos_token and eos_token are not the caller's, since their text counts as the template's. */
 static void write_kwargs(const t9_model *m, const struct history *h, const struct conversation *c,
                          struct buf *out)
 {
     buf_puts(out, "{\"messages\":");
     turns_write(h, out);
-    buf_puts(out, ",\"add_generation_prompt\":");
-    json_write_bool(out, !c->no_generation_prompt);
-    buf_puts(out, ",\"documents\":null,\"tools\":");
-    if (c->tools)
-        json_write_val(out, c->tools);
-    else
+    if (is_ours(c, "add_generation_prompt", out))
+        json_write_bool(out, !c->no_generation_prompt);
+    if (is_ours(c, "documents", out))
         buf_puts(out, "null");
+    if (is_ours(c, "tools", out)) {
+        if (c->tools)
+            json_write_val(out, c->tools);
+        else
+            buf_puts(out, "null");
+    }
     yyjson_obj_iter it = yyjson_obj_iter_with(c->kwargs);
     yyjson_val *key;
     while ((key = yyjson_obj_iter_next(&it)) != NULL) {

@@ -29,6 +29,98 @@ static void test_refusals(void **state)
     }
 }
 
+static void refuse_twin(const char *text, const char *message)
+{
+    yyjson_doc *doc;
+    struct t9_err err = {0};
+    assert_int_equal(parse(&doc, text, &err), T9_STATUS_INVALID);
+    assert_null(doc);
+    assert_string_equal(err.msg, message);
+}
+
+static void test_twin_keys(void **state)
+{
+    (void)state;
+    refuse_twin("{\"a\":1,\"b\":2,\"a\":1}", "the key \"a\" stands twice in the outermost object");
+    refuse_twin("{\"a\":1,\"\\u0061\":1}", "the key \"a\" stands twice in the outermost object");
+    refuse_twin("{\"\":1,\"\":1}", "the key \"\" stands twice in the outermost object");
+    refuse_twin("[0,{\"a\":{}},[[],{\"x y\":{\"k\\n\":1,\"k\\n\":1}}]]",
+                "the key \"k\\n\" stands twice in [2][1].\"x y\"");
+    refuse_twin("{\"a\":[{\"x\":1},{\"x\":1,\"y\":{},\"x\":2}],\"c\":{\"x\":1}}",
+                "the key \"x\" stands twice in a[1]");
+    refuse_twin("{\"tools\":[{\"parameters\":{\"p\":{\"type\":1,\"type\":1}}}]}",
+                "the key \"type\" stands twice in tools[0].parameters.p");
+    yyjson_doc *doc;
+    struct t9_err err;
+    assert_int_equal(
+        parse(&doc, "[{\"a\":{\"a\":{\"a\":1}},\"aa\":1,\"A\":1},{\"a\":\"a\"}]", &err),
+        T9_STATUS_OK);
+    yyjson_doc_free(doc);
+}
+
+/* An object with n different keys, and "k<twin>" once more where twin >= 0. */
+static t9_status parse_large(size_t n, long twin, struct t9_err *err)
+{
+    struct buf b;
+    yyjson_doc *doc;
+    buf_init(&b, 64u << 20);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(&b, "%s\"k%zu\":%zu", i ? "," : "{\"x\":{", i, i);
+    if (twin >= 0)
+        buf_printf(&b, ",\"k%ld\":0", twin);
+    buf_puts(&b, "}}");
+    t9_status s = json_parse(&doc, buf_str(&b), JSON_LIMITS_REQUEST, err);
+    yyjson_doc_free(doc);
+    buf_deinit(&b);
+    return s;
+}
+
+static void test_large_objects(void **state)
+{
+    (void)state;
+    struct t9_err err;
+    for (size_t n = 14; n < 19; n++) {
+        assert_int_equal(parse_large(n, -1, &err), T9_STATUS_OK);
+        assert_int_equal(parse_large(n, 0, &err), T9_STATUS_INVALID);
+        assert_int_equal(parse_large(n, (long)n - 1, &err), T9_STATUS_INVALID);
+    }
+    assert_int_equal(parse_large(1000000, -1, &err), T9_STATUS_OK);
+    assert_int_equal(parse_large(1000000, 777777, &err), T9_STATUS_INVALID);
+    assert_string_equal(err.msg, "the key \"k777777\" stands twice in x");
+    mem_test_fail_nth(2); /* after the document itself */
+    assert_int_equal(json_parse(&(yyjson_doc *){NULL},
+                                STR("{\"0\":0,\"1\":0,\"2\":0,\"3\":0,\"4\":0,\"5\":0,\"6\":0,"
+                                    "\"7\":0,\"8\":0,\"9\":0,\"a\":0,\"b\":0,\"c\":0,\"d\":0,"
+                                    "\"e\":0,\"f\":0,\"g\":0}"),
+                                JSON_LIMITS_REQUEST, &err),
+                     T9_STATUS_NOMEM);
+    mem_test_fail_nth(0);
+}
+
+/* What stands in a message is short, whole characters and without control characters. */
+static void test_long_twins(void **state)
+{
+    (void)state;
+    struct buf b;
+    struct t9_err err;
+    yyjson_doc *doc;
+    buf_init(&b, 1 << 20);
+    for (int depth = 0; depth < 100; depth++) {
+        buf_puts(&b, "{\"");
+        for (int i = 0; i < 100; i++)
+            buf_puts(&b, "\xF0\x9F\x98\x80");
+        buf_puts(&b, "\":");
+    }
+    buf_puts(&b, "{\"\\u0001\":1,\"\\u0001\":1}");
+    for (int depth = 0; depth < 100; depth++)
+        buf_putc(&b, '}');
+    assert_int_equal(json_parse(&doc, buf_str(&b), JSON_LIMITS_REQUEST, &err), T9_STATUS_INVALID);
+    assert_true(utf8_valid(str_from(err.msg)));
+    assert_non_null(strstr(err.msg, "\\u0001"));
+    assert_true(str_has_suffix(str_from(err.msg), STR("...")));
+    buf_deinit(&b);
+}
+
 static void test_limits(void **state)
 {
     (void)state;
@@ -62,8 +154,7 @@ static void test_getters(void **state)
     (void)state;
     yyjson_doc *doc;
     struct t9_err err;
-    assert_int_equal(parse(&doc, "{\"a\":1,\"b\":\"x\\u0000y\",\"a\":2,\"n\":null}", &err),
-                     T9_STATUS_OK);
+    assert_int_equal(parse(&doc, "{\"b\":\"x\\u0000y\",\"a\":2,\"n\":null}", &err), T9_STATUS_OK);
     yyjson_val *root = yyjson_doc_get_root(doc);
     assert_int_equal(yyjson_get_int(json_get(root, "a")), 2);
     assert_true(str_eq(json_str(json_get(root, "b")), STR("x\0y")));
@@ -110,7 +201,7 @@ static void test_write_val(void **state)
 {
     (void)state;
     static const char text[] = "{\"z\":[1,-2,0.5,1e+30,true,false,null],\"a\":{\"\":"
-                               "\"\xC3\xA9\\n\"},\"z\":18446744073709551615}";
+                               "\"\xC3\xA9\\n\"},\"y\":18446744073709551615}";
     yyjson_doc *doc;
     struct t9_err err;
     struct buf b;
@@ -165,9 +256,11 @@ static void test_random_strings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refusals),  cmocka_unit_test(test_limits),
-        cmocka_unit_test(test_getters),   cmocka_unit_test(test_writer),
-        cmocka_unit_test(test_write_val), cmocka_unit_test(test_random_strings),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_twin_keys),      cmocka_unit_test(test_large_objects),
+        cmocka_unit_test(test_long_twins),     cmocka_unit_test(test_getters),
+        cmocka_unit_test(test_writer),         cmocka_unit_test(test_write_val),
+        cmocka_unit_test(test_random_strings),
     };
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);
 }

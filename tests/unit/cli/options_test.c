@@ -317,6 +317,8 @@ static void test_config(void **state)
     misconfigured("--port = 1\n", ":1: not of the form");
     misconfigured("port 1\n", ":1: not of the form");
     misconfigured("strict = perhaps\n", ":1: strict is yes or no");
+    misconfigured("port = 1\nhost = ::1\nport = 1\n", ":3: port is on line 1 already");
+    misconfigured("strict\nstrict = no\n", ":2: strict is on line 1 already");
     misconfigured("help\n", ":1: there is no option");
     misconfigured("config = x\n", ":1: there is no option");
     misconfigured("list-ollama\n", ":1: there is no option");

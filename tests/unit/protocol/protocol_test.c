@@ -39,6 +39,8 @@ static const char *frame_of(const struct chat_adapter *a, const char *field)
         return "\"messages\":[" USER "],\"logprobs\":true,";
     if (chat)
         return "\"messages\":[" USER "],";
+    if (strcmp(field, "echo") == 0)
+        return "\"prompt\":\"hi\",";
     return strcmp(field, "prompt") == 0 ? "" : "\"prompt\":\"hi\",\"echo\":false,";
 }
 
