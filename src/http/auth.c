@@ -28,17 +28,17 @@ t9_status auth_check_params(const struct http_params *p, struct t9_err *err)
 }
 
 /* The time it takes depends on the lengths, and not on where the two differ. */
-static bool equal_keys(const char *given, const char *ours)
+static bool equal_keys(str given, const char *ours)
 {
-    size_t n = strlen(ours), n_given = strlen(given);
-    unsigned diff = n_given != n;
+    size_t n = strlen(ours);
+    unsigned diff = given.n != n;
     for (size_t i = 0; i < n; i++)
-        diff |= (unsigned char)ours[i] ^ (unsigned char)(n_given ? given[i % n_given] : 0);
+        diff |= (unsigned char)ours[i] ^ (unsigned char)(given.n ? given.p[i % given.n] : 0);
     return diff == 0;
 }
 
 /* Compares with every key, also after one matched. */
-static const char *match(const struct http_params *p, const char *given)
+static const char *match(const struct http_params *p, str given)
 {
     const char *found = NULL;
     for (size_t i = 0; i < p->n_api_keys; i++) {
@@ -50,10 +50,9 @@ static const char *match(const struct http_params *p, const char *given)
 
 const char *auth_key(const struct http_server *s, struct MHD_Connection *c)
 {
-    const char *bearer = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "Authorization");
-    const char *key = MHD_lookup_connection_value(c, MHD_HEADER_KIND, "x-api-key");
-    const char *found = key ? match(&s->p, key) : NULL;
-    if (!found && bearer && strncasecmp(bearer, "Bearer ", 7) == 0)
-        found = match(&s->p, bearer + 7 + strspn(bearer + 7, " "));
+    str bearer = head_value(c, "Authorization"), key = head_value(c, "X-Api-Key");
+    const char *found = key.p ? match(&s->p, key) : NULL;
+    if (!found && bearer.n > 7 && strncasecmp(bearer.p, "Bearer ", 7) == 0)
+        found = match(&s->p, str_trim(str_slice(bearer, 7, bearer.n)));
     return found;
 }

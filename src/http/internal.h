@@ -193,12 +193,17 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow);
 /* The chat route, whenever its connection runs: replies, or suspends it. */
 enum MHD_Result reply_chat(struct exchange *x);
 
+/* ---- head.c ---- */
+/* Whether the head has one meaning only, which we can meet; INVALID otherwise. */
+t9_status head_check(struct MHD_Connection *c, const char *version, bool blank_in_line,
+                     struct chat_error *err);
+/* A header's value without blanks around it, in the connection's memory; {NULL, 0}: there is none.
+ */
+str head_value(struct MHD_Connection *c, const char *name);
+
 /* ---- guard.c: who may ask ---- */
 /* INVALID when an allowed origin is one that no browser sends, or stands for any page. */
 t9_status guard_check_params(const struct http_params *p, struct t9_err *err);
-/* Whether the head has one meaning only; INVALID otherwise. */
-t9_status guard_head(struct MHD_Connection *c, const char *version, bool blank_in_line,
-                     struct chat_error *err);
 /* OK, or FORBIDDEN (foreign Host or Origin), or CANCELLED standing for a missing key (401). Notes
  * the key. */
 t9_status guard_check(struct exchange *x, bool public_route, struct chat_error *err);

@@ -125,9 +125,10 @@ bool page_has_etag(const char *if_none_match, const char *etag)
 
 /* ---- replies ---- */
 
-static const char *header_of(const struct exchange *x, const char *name)
+/* A list, up to its NUL: the elements are read without the blanks around them. */
+static const char *list_of(const struct exchange *x, const char *name)
 {
-    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+    return head_value(x->connection, name).p;
 }
 
 static const struct page_file *find_file(const char *path)
@@ -140,8 +141,8 @@ static const struct page_file *find_file(const char *path)
 
 static enum MHD_Result send_file(struct exchange *x, const struct page_file *f)
 {
-    bool known = page_has_etag(header_of(x, "If-None-Match"), f->etag);
-    bool gzip = !known && f->gzip && page_takes_gzip(header_of(x, "Accept-Encoding"));
+    bool known = page_has_etag(list_of(x, "If-None-Match"), f->etag);
+    bool gzip = !known && f->gzip && page_takes_gzip(list_of(x, "Accept-Encoding"));
     const uint8_t *p = gzip ? f->gzip : f->bytes;
     size_t n = known ? 0 : gzip ? f->n_gzip : f->n_bytes;
     struct MHD_Response *r =
@@ -188,7 +189,7 @@ static enum MHD_Result send_text(struct exchange *x)
 enum MHD_Result page_get_root(struct exchange *x, const char *url)
 {
     const struct page_file *f = find_file(url);
-    return f && page_takes_html(header_of(x, "Accept")) ? send_file(x, f) : send_text(x);
+    return f && page_takes_html(list_of(x, "Accept")) ? send_file(x, f) : send_text(x);
 }
 
 enum MHD_Result page_get_asset(struct exchange *x, const char *url)

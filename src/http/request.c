@@ -23,10 +23,12 @@
 static void choose_id(struct exchange *x)
 {
     static const char ok[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.";
-    const char *given = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, "X-Request-Id");
-    size_t n = given ? strspn(given, ok) : 0;
-    if (n > 0 && n <= 64 && given[n] == 0)
-        (void)snprintf(x->request_id, sizeof x->request_id, "%s", given);
+    str given = head_value(x->connection, "X-Request-Id");
+    bool taken = given.n > 0 && given.n <= 64;
+    for (size_t i = 0; taken && i < given.n; i++)
+        taken = strchr(ok, given.p[i]) != NULL;
+    if (taken)
+        (void)snprintf(x->request_id, sizeof x->request_id, STR_FMT, STR_ARG(given));
     else
         (void)snprintf(x->request_id, sizeof x->request_id, "req-%08llx%08llx",
                        (unsigned long long)(x->server->id_base & 0xffffffffu),
@@ -159,14 +161,13 @@ static bool refuse_head(struct exchange *x, const char *version, bool blank,
 {
     enum { READ_ANYWAY_BYTES = 65536 };
     struct chat_error e = {0};
-    const char *length =
-        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    str length = head_value(x->connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t n = 0;
-    if (guard_head(x->connection, version, blank, &e) != T9_STATUS_OK) {
+    if (head_check(x->connection, version, blank, &e) != T9_STATUS_OK) {
         *result = reply_error(x, &e);
         return true;
     }
-    bool known = length && num_parse_u64(str_from(length), &n);
+    bool known = length.p && num_parse_u64(length, &n);
     if (known && n > x->server->p.body_bytes_max) {
         *result = refuse_body(x);
         return true;

@@ -116,7 +116,7 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
     sigset_t old;
     thread_block_signals(&old);
     /* The logger first: what the others have to say goes there. Strictness is ours, with answers of
-     * ours: see guard_head. */
+     * ours: see head_check. */
     s->mhd = MHD_start_daemon(
         flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
         NULL, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED,

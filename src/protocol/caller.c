@@ -6,8 +6,6 @@
 #include "base/hash.h"
 #include "base/num.h"
 
-#include <string.h>
-
 enum { CLIENT_BYTES_MAX = 128 };
 
 static t9_status wrong(const struct caller_header *h, const char *wanted, struct chat_error *err)
@@ -16,39 +14,39 @@ static t9_status wrong(const struct caller_header *h, const char *wanted, struct
                      h->name, wanted);
 }
 
-static t9_status parse_priority(struct chat_caller *c, const struct caller_header *h,
-                                const char *value, struct chat_error *err)
+static t9_status parse_priority(struct chat_caller *c, const struct caller_header *h, str value,
+                                struct chat_error *err)
 {
     int64_t v = 0;
-    if (!num_parse_i64(str_from(value), &v) || v < -CHAT_PRIORITY_MAX || v > CHAT_PRIORITY_MAX)
+    if (!num_parse_i64(value, &v) || v < -CHAT_PRIORITY_MAX || v > CHAT_PRIORITY_MAX)
         return wrong(h, "a whole number from -100 to 100", err);
     c->has_priority = true;
     c->priority = (int32_t)v;
     return T9_STATUS_OK;
 }
 
-static t9_status parse_timeout(struct chat_caller *c, const struct caller_header *h,
-                               const char *value, struct chat_error *err)
+static t9_status parse_timeout(struct chat_caller *c, const struct caller_header *h, str value,
+                               struct chat_error *err)
 {
     int64_t v = 0;
-    if (!num_parse_i64(str_from(value), &v) || v < 1 || v > CHAT_QUEUE_TIMEOUT_MAX_MS)
+    if (!num_parse_i64(value, &v) || v < 1 || v > CHAT_QUEUE_TIMEOUT_MAX_MS)
         return wrong(h, "a whole number from 1 to 86400000", err);
     c->queue_timeout_ms = v;
     return T9_STATUS_OK;
 }
 
 /* 0 stands for nobody, so no name may have it. */
-static uint64_t hash_name(const char *z, uint64_t seed)
+static uint64_t hash_name(str name, uint64_t seed)
 {
-    uint64_t h = hash_xxh3_64(z, strlen(z), seed);
+    uint64_t h = hash_xxh3_64(name.p, name.n, seed);
     return h ? h : 1;
 }
 
 /* Under an API key it tells that key's users apart. */
-static t9_status parse_client(struct chat_caller *c, const struct caller_header *h,
-                              const char *value, struct chat_error *err)
+static t9_status parse_client(struct chat_caller *c, const struct caller_header *h, str value,
+                              struct chat_error *err)
 {
-    if (!value[0] || strlen(value) > CLIENT_BYTES_MAX)
+    if (value.n == 0 || value.n > CLIENT_BYTES_MAX)
         return wrong(h, "a name of 1 to 128 bytes", err);
     c->client_key = hash_name(value, c->client_key);
     return T9_STATUS_OK;
@@ -64,7 +62,7 @@ const size_t caller_n_headers = T9_COUNT(caller_headers);
 
 uint64_t caller_key(const char *api_key)
 {
-    return api_key ? hash_name(api_key, 0) : 0;
+    return api_key ? hash_name(str_from(api_key), 0) : 0;
 }
 
 void caller_write(struct buf *b)

@@ -9,7 +9,7 @@
 
 struct caller_header {
     const char *name; /* lower case */
-    t9_status (*parse)(struct chat_caller *c, const struct caller_header *h, const char *value,
+    t9_status (*parse)(struct chat_caller *c, const struct caller_header *h, str value,
                        struct chat_error *err);
     const char *note; /* one sentence for people */
 };

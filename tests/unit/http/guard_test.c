@@ -5,17 +5,22 @@
 #define CHAT "POST /v1/chat/completions HTTP/1.1\r\n"
 
 /* Bytes as they are, and the first status that comes back. */
-static void raw(uint16_t port, const char *bytes, int status, const char *text)
+static void raw_bytes(uint16_t port, str bytes, int status, const char *text)
 {
     struct buf in;
     int fd = client_connect(port, 0);
     buf_init(&in, 1 << 20);
-    (void)client_send(fd, bytes, strlen(bytes));
+    (void)client_send(fd, bytes.p, bytes.n);
     (void)client_read_until(fd, &in, 0, NULL);
     if (client_status(&in) != status || (text && !client_has(&in, text)))
-        fail_msg("%s gave %.*s", bytes, (int)in.n, in.p);
+        fail_msg(STR_FMT " gave %.*s", STR_ARG(bytes), (int)in.n, in.p);
     buf_deinit(&in);
     close(fd);
+}
+
+static void raw(uint16_t port, const char *bytes, int status, const char *text)
+{
+    raw_bytes(port, str_from(bytes), status, text);
 }
 
 static void test_heads(void **state)
@@ -62,6 +67,87 @@ static void test_heads(void **state)
     http_rig_stop(&r);
 }
 
+/* Values that a second reader could take for others. */
+static void test_values(void **state)
+{
+    struct engine_script script;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+#define HEALTH "GET /health HTTP/1.1\r\nHost: localhost\r\n"
+    raw_bytes(r.port, STR(HEALTH "X-A: a\0b\r\nX-B: c\r\n" CLOSE), 400, "X-A has a control");
+    raw_bytes(r.port, STR(HEALTH "X-A: a\0\r\nX-B: c\r\n" CLOSE), 400, "\"param\":\"X-A\"");
+    raw_bytes(r.port, STR(HEALTH "Connection: close\r\nX-A: a\0b\r\n\r\n"), 400, "invalid_header");
+    raw_bytes(r.port, STR("GET /health HTTP/1.1\nHost: localhost\nConnection: close\n\n"), 200,
+              NULL);
+    raw(r.port, HEALTH "X-A: a\x01z\r\n" CLOSE, 400, "X-A has a control character");
+    raw(r.port, HEALTH "X-A: a\x7f\r\n" CLOSE, 400, "invalid_header");
+    raw(r.port, HEALTH "X-A: a\rX-B: c\r\n" CLOSE, 400, "invalid_header");
+    raw(r.port, HEALTH "X-A: \t a\tb \xC3\xA9 \t\r\n" CLOSE, 200, NULL);
+    raw(r.port, HEALTH "X-A:\r\nX-B: \r\n" CLOSE, 200, NULL);
+    /* The first would be a second Host to the library, and "Hos" to others. */
+    raw(r.port, HEALTH "Hos: a\r\n t\r\n" CLOSE, 400, "begins with a blank");
+    raw(r.port, HEALTH "X-A: a\r\n\tb\r\n" CLOSE, 400, "begins with a blank");
+    static const char *const once[] = {"Content-Type",    "Origin",
+                                       "authorization",   "X-API-Key",
+                                       "X-Request-Id",    "X-Tempo9-Priority",
+                                       "X-Tempo9-Client", "X-Tempo9-Queue-Timeout-Ms"};
+    for (size_t i = 0; i < T9_COUNT(once); i++) {
+        char head[256];
+        (void)snprintf(head, sizeof head, HEALTH "%s: 1\r\nAccept: */*\r\n%s: 1\r\n" CLOSE, once[i],
+                       once[i]);
+        raw(r.port, head, 400, "2 ");
+        raw(r.port, head, 400, "\"code\":\"invalid_header\"");
+    }
+    raw(r.port, HEALTH "Accept: a\r\nAccept: b\r\nX-A: 1\r\nX-A: 2\r\n" CLOSE, 200, NULL);
+    http_rig_stop(&r);
+}
+
+static void test_expectations(void **state)
+{
+    struct engine_script script;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    raw(r.port, HEALTH "Expect: foo\r\n" CLOSE, 417, "expectation_failed");
+    raw(r.port, HEALTH "Expect: 100-continue, foo\r\n" CLOSE, 417, NULL);
+    raw(r.port, HEALTH "Expect:\r\n" CLOSE, 417, NULL);
+    raw(r.port, HEALTH "Expect: 100-continue\r\nExpect: foo\r\n" CLOSE, 417, NULL);
+    raw(r.port, CHAT "Host: localhost\r\nExpect: foo\r\nContent-Length: 9\r\n" CLOSE, 417, NULL);
+    raw(r.port, HEALTH "Expect: 100-Continue \r\n" CLOSE, 200, NULL);
+    raw(r.port, CHAT "Host: localhost\r\nExpect: 100-continue\r\nContent-Length: 2\r\n" CLOSE "{}",
+        100, NULL);
+    http_rig_stop(&r);
+}
+
+/* Blanks around a value are none of its bytes. */
+static void test_blanks(void **state)
+{
+    struct engine_script script;
+    struct http_params p;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_params_init(&p);
+    p.cors_origins = (const char *const[]){"https://app.example"};
+    p.n_cors_origins = 1;
+    http_rig_start(&r, &script, &p);
+    raw(r.port, "GET /health HTTP/1.1\r\nHost:\t localhost \t \r\n" CLOSE, 200, NULL);
+    raw(r.port, HEALTH "X-Request-Id: abc \r\n" CLOSE, 200, "X-Request-Id: abc\r\n");
+    raw(r.port, HEALTH "Origin: https://app.example \r\n" CLOSE, 200,
+        "Access-Control-Allow-Origin: https://app.example\r\n");
+#define BODY "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}]}"
+    raw(r.port,
+        CHAT "Host: localhost\r\nContent-Length: 44\r\nX-Tempo9-Priority: 7 \r\n"
+             "X-Tempo9-Queue-Timeout-Ms: 60000\t\r\n" CLOSE BODY,
+        200, NULL);
+    raw(r.port, CHAT "Host: localhost\r\nTransfer-Encoding: chunked \r\n" CLOSE "0\r\n\r\n", 400,
+        "invalid_encoding");
+    http_rig_stop(&r);
+}
+
 static void test_keys(void **state)
 {
     static const char *const keys[] = {"first-key", "second-key"};
@@ -82,6 +168,8 @@ static void test_keys(void **state)
     http_rig_expect(r.port, MODELS "Authorization: Bearer first-key\r\n", 200, NULL);
     http_rig_expect(r.port, MODELS "authorization: bearer second-key\r\n", 200, NULL);
     http_rig_expect(r.port, MODELS "X-Api-Key: second-key\r\n", 200, NULL);
+    http_rig_expect(r.port, MODELS "X-Api-Key: second-key \t\r\n", 200, NULL);
+    http_rig_expect(r.port, MODELS "Authorization: Bearer  first-key \r\n", 200, NULL);
     http_rig_expect(r.port, MODELS "Authorization: Bearer first-key2\r\n", 401, "invalid_api_key");
     http_rig_expect(r.port, MODELS "Authorization: Bearer \r\n", 401, NULL);
     http_rig_expect(r.port, MODELS "Authorization: Basic first-key\r\n", 401, NULL);
@@ -247,9 +335,10 @@ static void test_insecure(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_heads),    cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_bad_keys), cmocka_unit_test(test_origins),
-        cmocka_unit_test(test_rate),     cmocka_unit_test(test_rate_keys),
-        cmocka_unit_test(test_insecure)};
+        cmocka_unit_test(test_heads),     cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_expectations),
+        cmocka_unit_test(test_blanks),    cmocka_unit_test(test_bad_keys),
+        cmocka_unit_test(test_origins),   cmocka_unit_test(test_rate),
+        cmocka_unit_test(test_rate_keys), cmocka_unit_test(test_insecure)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -401,7 +401,7 @@ static t9_status set_header(struct chat_caller *c, const char *name, const char 
     for (size_t i = 0; i < caller_n_headers; i++) {
         if (strcmp(caller_headers[i].name, name) != 0)
             continue;
-        t9_status s = caller_headers[i].parse(c, &caller_headers[i], value, &e);
+        t9_status s = caller_headers[i].parse(c, &caller_headers[i], str_from(value), &e);
         if (s != T9_STATUS_OK)
             assert_string_equal(e.param, name);
         return s;
