@@ -7,9 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-#include <errno.h>
 #include <stdio.h>
-#include <sys/stat.h>
 
 #define IDS_BYTES_MAX ((size_t)64 << 20)
 
@@ -62,62 +60,53 @@ done:
 }
 
 struct row_writer {
-    FILE *f;
+    struct file_out *out;
     int32_t n_vocab;
-    bool failed;
+    t9_status status;
+    struct t9_err *err;
 };
 
 static bool row_write(void *ctx, int32_t position, const float *logits)
 {
     struct row_writer *w = ctx;
     (void)position;
-    size_t n = (size_t)w->n_vocab;
-    w->failed = fwrite(logits, sizeof *logits, n, w->f) != n;
-    return !w->failed && cli_interrupts() == 0;
+    w->status = file_out_write(w->out, logits, (size_t)w->n_vocab * sizeof *logits, w->err);
+    if (w->status == T9_STATUS_OK && cli_interrupts() > 0)
+        w->status = t9_fail(w->err, T9_STATUS_CANCELLED, "interrupted");
+    return w->status == T9_STATUS_OK;
 }
 
-/* A regular file appears under its name only when it is whole; a pipe or device that is there is
- * written to as it is. */
-static t9_status logits_write(const struct cli_options *o, struct runtime *rt, const int32_t *ids,
-                              int32_t n, struct t9_err *err)
+static t9_status logits_write(const struct cli_options *o, struct runtime *rt, struct file_out *out,
+                              const int32_t *ids, int32_t n, struct t9_err *err)
 {
-    char part[4096];
-    struct stat st;
-    bool special = stat(o->logits, &st) == 0 && !S_ISREG(st.st_mode);
-    if (snprintf(part, sizeof part, "%s%s", o->logits, special ? "" : ".part") >= (int)sizeof part)
-        return t9_fail(err, T9_STATUS_INVALID, "--logits: path too long");
-    struct row_writer w = {.f = fopen(part, "wb"), .n_vocab = model_info(rt->model)->n_vocab};
-    if (!w.f)
-        return t9_fail(err, T9_STATUS_IO, "%s: %s", part,
-                       errno == ENOENT ? "its folder does not exist" : "cannot be written here");
+    struct row_writer w = {.out = out, .n_vocab = model_info(rt->model)->n_vocab, .err = err};
     struct eval_params p = {
         .model = rt->model, .be = rt->be, .kv_type = session_kv_type(o), .chunk = o->chunk};
-    t9_status s = eval_logits(&p, ids, n, row_write, &w, err);
-    if (s == T9_STATUS_OK && cli_interrupts() > 0)
-        s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
-    if (fclose(w.f) != 0 || w.failed)
-        s = t9_fail(err, T9_STATUS_IO, "%s: write failed; is the disk full?", part);
-    if (s == T9_STATUS_OK && !special && rename(part, o->logits) != 0)
-        s = t9_fail(err, T9_STATUS_IO, "%s: could not take its final name", part);
-    if (s != T9_STATUS_OK && !special)
-        remove(part);
-    return s;
+    T9_TRY(eval_logits(&p, ids, n, row_write, &w, err));
+    T9_TRY(w.status);
+    return file_out_finish(out, err);
 }
 
 int cmd_eval(const struct cli_options *o)
 {
     struct runtime rt = {0};
     struct t9_err err = {0};
+    struct file_out *out = NULL;
     int32_t *ids = NULL, n = 0;
-    t9_status s = runtime_open_model(&rt, o, o->chunk, &err);
+    t9_status s = runtime_open_gguf(&rt, o, &err);
+    if (s == T9_STATUS_OK)
+        s = runtime_output(&out, o->logits, FILE_OUT_WHOLE, rt.gguf, o, &err);
+    if (s == T9_STATUS_OK)
+        s = runtime_open_model(&rt, o, o->chunk, &err);
     if (s == T9_STATUS_OK)
         s = ids_read(o->tokens, model_info(rt.model)->n_vocab, &ids, &n, &err);
     if (s == T9_STATUS_OK)
-        s = logits_write(o, &rt, ids, n, &err);
+        s = logits_write(o, &rt, out, ids, n, &err);
     if (s == T9_STATUS_OK)
         fprintf(stderr, "%s: %d positions x %d logits, backend %s (%s, %s), %d threads, kv %s\n",
                 o->logits, n, model_info(rt.model)->n_vocab, be_name(rt.be), be_isa(rt.be),
                 be_numerics(rt.be), be_threads(rt.be), kv_type_name(session_kv_type(o)));
+    file_out_close(out);
     mem_free(ids);
     runtime_close(&rt);
     return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);

@@ -226,7 +226,9 @@ static t9_status base_open(struct scorer *s, const char *path, const struct logp
     return T9_STATUS_OK;
 }
 
-static t9_status scorer_init(struct scorer *s, const struct cli_options *o, struct t9_err *err)
+/* Takes `out`, where the rows are kept; NULL: they are not. */
+static t9_status scorer_init(struct scorer *s, const struct cli_options *o, struct file_out **out,
+                             struct t9_err *err)
 {
     const struct plan *p = &s->plan;
     uint64_t text_hash =
@@ -236,8 +238,11 @@ static t9_status scorer_init(struct scorer *s, const struct cli_options *o, stru
     if (o->kl)
         T9_TRY(base_open(s, o->kl, &head, err));
     head.n_windows = (uint32_t)p->n_windows;
-    if (o->save_logits)
-        T9_TRY(logprobs_create(&s->save, o->save_logits, &head, err));
+    if (*out) {
+        struct file_out *own_file = *out;
+        *out = NULL;
+        T9_TRY(logprobs_create(&s->save, own_file, &head, err));
+    }
     size_t n = (size_t)p->n_windows * (size_t)p->stride, n_row = (size_t)s->n_vocab;
     s->nll = mem_calloc(n, sizeof *s->nll);
     s->kl = o->kl ? mem_calloc(n, sizeof *s->kl) : NULL;
@@ -348,9 +353,12 @@ int cmd_perplexity(const struct cli_options *o)
     struct runtime rt = {0};
     struct t9_err err = {0};
     struct scorer s = {.err = &err};
+    struct file_out *out = NULL;
     struct tok_ids ids;
     tok_ids_init(&ids, TOKENS_MAX);
     t9_status st = runtime_open_tokenizer(&rt, o, &err);
+    if (st == T9_STATUS_OK && o->save_logits)
+        st = runtime_output(&out, o->save_logits, FILE_OUT_WHOLE, rt.gguf, o, &err);
     if (st == T9_STATUS_OK) /* before the weights, which take longer to read */
         st = text_read(&rt, o, &ids, &err);
     if (st == T9_STATUS_OK)
@@ -359,7 +367,7 @@ int cmd_perplexity(const struct cli_options *o)
         st = plan_make(&s.plan, &rt, o, &ids, &err);
     if (st == T9_STATUS_OK) {
         s.n_vocab = model_info(rt.model)->n_vocab;
-        st = scorer_init(&s, o, &err);
+        st = scorer_init(&s, o, &out, &err);
     }
     if (st == T9_STATUS_OK)
         st = windows_run(&s, &rt, o, &err);
@@ -374,6 +382,7 @@ int cmd_perplexity(const struct cli_options *o)
             result_print(&s, &rt, &r);
     }
     scorer_deinit(&s);
+    file_out_close(out);
     tok_ids_deinit(&ids);
     runtime_close(&rt);
     if (st != T9_STATUS_OK)

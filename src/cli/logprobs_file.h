@@ -7,6 +7,7 @@
 #define T9_CLI_LOGPROBS_FILE_H
 
 #include "base/err.h"
+#include "base/file_out.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,16 +19,17 @@ struct logprobs_head {
 
 struct logprobs_file;
 
-/* A new file beside `path`; it takes the name when logprobs_finish says so. */
-t9_status logprobs_create(struct logprobs_file **out, const char *path,
+/* Into an open file, which has its name when logprobs_finish is done; closes it when it fails. */
+t9_status logprobs_create(struct logprobs_file **out, struct file_out *own_file,
                           const struct logprobs_head *head, struct t9_err *err);
 t9_status logprobs_write(struct logprobs_file *f, const float *row, struct t9_err *err);
 t9_status logprobs_finish(struct logprobs_file *f, struct t9_err *err);
 
-/* Opens an existing one and reads its header. CORRUPT: not such a file. */
+/* Opens an existing one and reads its header. CORRUPT: not such a file, or not of its length. */
 t9_status logprobs_open(struct logprobs_file **out, const char *path, struct logprobs_head *head,
                         struct t9_err *err);
-/* The next row; CORRUPT when the file ends or a value is not a log probability. */
+/* The next row; CORRUPT when the file ends or a value is not a log probability, or when it goes on
+ * after the last one. */
 t9_status logprobs_read(struct logprobs_file *f, float *row, struct t9_err *err);
 
 /* Closes; a created file that was not finished is removed. Accepts NULL. */

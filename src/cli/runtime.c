@@ -9,7 +9,6 @@
 #include "protocol/divergence.h"
 #include "tempo9.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,7 +20,7 @@ kv_type session_kv_type(const struct cli_options *o)
     return strcmp(o->backend, "ref") == 0 ? KV_TYPE_F32 : KV_TYPE_F16;
 }
 
-static t9_status open_gguf(struct runtime *rt, const struct cli_options *o, struct t9_err *err)
+t9_status runtime_open_gguf(struct runtime *rt, const struct cli_options *o, struct t9_err *err)
 {
     return rt->gguf ? T9_STATUS_OK : gguf_open(&rt->gguf, o->gguf, err);
 }
@@ -29,7 +28,7 @@ static t9_status open_gguf(struct runtime *rt, const struct cli_options *o, stru
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
                                  struct t9_err *err)
 {
-    T9_TRY(open_gguf(rt, o, err));
+    T9_TRY(runtime_open_gguf(rt, o, err));
     t9_status s = tokenizer_new(&rt->tokenizer, rt->gguf, err);
     return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s", gguf_file_name(rt->gguf));
 }
@@ -64,7 +63,7 @@ t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, in
                              struct t9_err *err)
 {
     uint64_t start = clock_now_ns();
-    T9_TRY(open_gguf(rt, o, err));
+    T9_TRY(runtime_open_gguf(rt, o, err));
     struct be_params bp = {.n_threads = o->threads, .isa = o->isa, .max_rows = max_rows};
     T9_TRY(be_new(&rt->be, o->backend, &bp, err));
     struct progress p = {.terminal = isatty(STDERR_FILENO) == 1, .last_percent = -1};
@@ -76,9 +75,23 @@ t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, in
     return s;
 }
 
+t9_status runtime_output(struct file_out **out, const char *path, file_out_kind kind,
+                         const struct gguf *g, const struct cli_options *o, struct t9_err *err)
+{
+    const char *const read[] = {o->tokens, o->file, o->kl};
+    for (uint32_t i = 0; i < gguf_part_count(g); i++)
+        if (file_same(path, gguf_part_path(g, i)))
+            return t9_fail(err, T9_STATUS_INVALID, "%s is the model itself; give another name",
+                           path);
+    for (size_t i = 0; i < T9_COUNT(read); i++)
+        if (read[i] && file_same(path, read[i]))
+            return t9_fail(err, T9_STATUS_INVALID, "%s is what is read; give another name", path);
+    return file_out_open(out, path, kind, err);
+}
+
 /* A file that takes one line a step. */
 struct plan_file {
-    FILE *f;
+    struct file_out *f;
     bool failed;
 };
 
@@ -86,34 +99,44 @@ struct plan_file {
 static void plan_line(void *ctx, const char *line, size_t n)
 {
     struct plan_file *p = ctx;
-    if (p->failed || (fwrite(line, 1, n, p->f) == n && putc('\n', p->f) != EOF))
+    struct t9_err err;
+    if (p->failed || (file_out_write(p->f, line, n, &err) == T9_STATUS_OK &&
+                      file_out_write(p->f, "\n", 1, &err) == T9_STATUS_OK))
         return;
     p->failed = true;
-    LOG_WARN("serve", "the plan log could not be written and ends here; is the disk full?");
+    LOG_WARN("serve", "the plan log ends here: %s", err.msg);
 }
 
-static t9_status plan_file_open(struct plan_file **out, const char *path, struct t9_err *err)
+/* Before the model is loaded. */
+static t9_status plan_file_open(struct plan_file **out, const struct cli_options *o,
+                                struct t9_err *err)
 {
+    struct gguf *g = NULL;
     struct plan_file *p = mem_calloc(1, sizeof *p);
     if (!p)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for the plan log");
-    p->f = fopen(path, "wb");
-    if (!p->f) {
-        int error = errno;
-        mem_free(p);
-        return t9_fail_os(err, T9_STATUS_IO, error, "--plan-log: %s could not be opened", path);
+    t9_status s = gguf_open(&g, o->gguf, err);
+    if (s == T9_STATUS_OK) {
+        s = runtime_output(&p->f, o->plan_log, FILE_OUT_LOG, g, o, err);
+        gguf_close(g);
+        if (s != T9_STATUS_OK)
+            s = t9_err_prefix(err, "--plan-log");
     }
-    (void)setvbuf(p->f, NULL, _IOFBF, (size_t)1 << 20);
-    *out = p;
-    return T9_STATUS_OK;
+    if (s == T9_STATUS_OK)
+        *out = p;
+    else
+        mem_free(p);
+    return s;
 }
 
 static void plan_file_close(struct plan_file *p)
 {
+    struct t9_err err;
     if (!p)
         return;
-    if (fclose(p->f) != 0 && !p->failed)
-        LOG_WARN("serve", "the end of the plan log could not be written; is the disk full?");
+    if (file_out_finish(p->f, &err) != T9_STATUS_OK && !p->failed)
+        LOG_WARN("serve", "the plan log lacks its end: %s", err.msg);
+    file_out_close(p->f);
     mem_free(p);
 }
 
@@ -190,12 +213,13 @@ t9_status session_open(struct session *s, const struct cli_options *o, struct t9
 {
     struct t9_model_info info = {.struct_size = sizeof info};
     struct t9_engine_params p;
+    if (o->plan_log)
+        T9_TRY(plan_file_open(&s->plan_file, o, err));
     T9_TRY(session_load(s, o, err));
     T9_TRY(t9_model_info(s->model, &info));
     T9_TRY(check_length(info.context_length, o, err));
     t9_engine_params_init(&p, sizeof p);
-    if (o->plan_log) {
-        T9_TRY(plan_file_open(&s->plan_file, o->plan_log, err));
+    if (s->plan_file) {
         p.plan_log = plan_line;
         p.plan_log_ctx = s->plan_file;
     }

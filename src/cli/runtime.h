@@ -7,6 +7,7 @@
 #define T9_CLI_RUNTIME_H
 
 #include "backend/be.h"
+#include "base/file_out.h"
 #include "cli/cli.h"
 #include "engine/engine.h"
 #include "gguf/gguf.h"
@@ -22,6 +23,7 @@ struct runtime {
     struct engine *engine;
     uint64_t load_ns;
 };
+t9_status runtime_open_gguf(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
                                  struct t9_err *err);
 /* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
@@ -30,5 +32,10 @@ t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, in
 /* For `bench`: without a prefix cache. */
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 void runtime_close(struct runtime *rt);
+
+/* Opens a file that a command writes; call it before anything is computed. INVALID where it is one
+ * of those that the command reads: a part of the model, or what an option names. */
+t9_status runtime_output(struct file_out **out, const char *path, file_out_kind kind,
+                         const struct gguf *g, const struct cli_options *o, struct t9_err *err);
 
 #endif
