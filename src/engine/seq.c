@@ -82,7 +82,8 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
     return m;
 }
 
-/* Where a prompt left the cached texts. Token ids: what they say is not for logs. */
+/* Where a prompt left the cached texts. The log gets places only: whoever has the model can turn
+ * token ids into text. */
 static void note_divergence(struct engine *e, int32_t slot)
 {
     struct seq *s = &e->seqs[slot];
@@ -96,20 +97,9 @@ static void note_divergence(struct engine *e, int32_t slot)
     stats_count(&e->n.prefix_diverged, 1);
     if (!log_enabled(LOG_LEVEL_DEBUG))
         return;
-    char was[DIVERGENCE_TOKENS * 12 + 1] = "";
-    char is[DIVERGENCE_TOKENS * 12 + 1] = "";
-    int n_was = 0;
-    int n_is = 0;
-    for (int32_t i = 0; i < DIVERGENCE_TOKENS; i++) {
-        if (i < n)
-            n_was += snprintf(was + n_was, sizeof was - (size_t)n_was, " %d", cached[i]);
-        if (at + i < s->n_known)
-            n_is += snprintf(is + n_is, sizeof is - (size_t)n_is, " %d", known[at + i]);
-    }
     LOG_DEBUG("engine",
-              "request %" PRIu64 ": %d of %d tokens reused; it leaves the cached text at token %d: "
-              "cached%s, asked for%s",
-              s->req->id, s->n_computed, s->n_known, at, was, is);
+              "request %" PRIu64 ": %d of %d tokens reused; it leaves the cached text at token %d",
+              s->req->id, s->n_computed, s->n_known, at);
     if (e->p.diverged) {
         int32_t n_asked = s->n_known - at < DIVERGENCE_TOKENS ? s->n_known - at : DIVERGENCE_TOKENS;
         struct engine_divergence d = {s->req->id, at, cached, known + at, n, n_asked};

@@ -17,6 +17,9 @@ static void write_text(const t9_model *m, const int32_t *tokens, int32_t n, stru
     else
         json_write_str(out, (str){text.p, text.n});
     t9_text_free(&text);
+    for (int32_t i = 0; i < n; i++)
+        buf_printf(out, "%s%d", i ? " " : " (", tokens[i]);
+    buf_puts(out, n > 0 ? ")" : "");
 }
 
 void divergence_write(const t9_model *m, const struct t9_divergence *d, struct buf *out)

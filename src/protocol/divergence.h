@@ -11,7 +11,8 @@
 /* For `diverged` of struct t9_engine_params; `model` is the engine's t9_model. Logs one line at
  * level debug. On the engine thread: it allocates, which is why it is off by default. */
 void divergence_log(void *model, const struct t9_divergence *d);
-/* Appends the two texts as JSON strings: cached "..", asked for "..". */
+/* Appends the two texts as JSON strings, and their tokens: cached ".." (1 2), asked for ".." (3).
+ */
 void divergence_write(const t9_model *m, const struct t9_divergence *d, struct buf *out);
 
 #endif

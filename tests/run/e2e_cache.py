@@ -9,6 +9,7 @@ Standard library only.
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -191,7 +192,7 @@ def test_priority(run):
 
 
 def test_log_has_no_prompts(run):
-    """Where a prompt leaves the cache the log has tokens; words only when both flags say so."""
+    """Where a prompt leaves the cache is in the log; tokens and words only when both flags say so."""
     first, second = "a text that begins alike " * 8 + "ALPHA", "a text that begins alike " * 8 + "OMEGA"
     for flags, words in (((), False), (("--log-prompts",), True)):
         with run.server("--log-level", "debug", *flags) as s:
@@ -200,6 +201,7 @@ def test_log_has_no_prompts(run):
             check(s.stop() == 0, "exit code")
             log = s.stderr()
         check("leaves the cached text at token" in log, log)
+        check(bool(re.search(r"(\(| )\d+ \d+ \d+", log)) == words, log)
         check(("OMEGA" in log) == words and ("ALPHA" in log) == words, log)
         check("begins alike" not in log, log)
 
