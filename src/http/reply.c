@@ -151,6 +151,8 @@ static void fill(struct exchange *x)
         ev = chat_run_next(x->run);
         if (ev.kind == CHAT_EVENT_NONE)
             return;
+        if (ev.kind == CHAT_EVENT_ERROR)
+            note_error(x, &ev.error);
         chat_run_write(x->run, &ev, &x->out);
         x->out_done = ev.kind == CHAT_EVENT_END || ev.kind == CHAT_EVENT_ERROR;
     }

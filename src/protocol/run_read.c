@@ -169,17 +169,17 @@ static void tell_tokens(struct run_choice *c, bool last, struct chat_event *ev)
 
 /* ---- events ---- */
 
-static struct chat_event error_event(struct run_choice *c, t9_status status, const char *msg)
+static struct chat_event error_event(struct run_choice *c, t9_status status, const char *code,
+                                     const char *msg)
 {
     struct chat_event ev = {.kind = CHAT_EVENT_ERROR, .choice = c->index};
-    (void)chat_fail(&ev.error, status, NULL, status == T9_STATUS_AGAIN ? "queue_timeout" : NULL,
-                    "%s", msg);
+    (void)chat_fail(&ev.error, status, NULL, code, "%s", msg);
     return ev;
 }
 
 static struct chat_event no_memory(struct run_choice *c)
 {
-    return error_event(c, T9_STATUS_NOMEM, "no memory for the text of the answer");
+    return error_event(c, T9_STATUS_NOMEM, NULL, "no memory for the text of the answer");
 }
 
 /* The prompt as text, and where its tokens begin in it. */
@@ -257,9 +257,12 @@ static struct chat_event finish_event(struct run_choice *c)
 {
     const struct t9_event *end = &c->ev;
     if (end->kind == T9_EVENT_ERROR)
-        return error_event(c, end->error.code, end->error.msg);
+        return error_event(c, end->error.code,
+                           end->error.code == T9_STATUS_AGAIN ? "queue_timeout" : NULL,
+                           end->error.msg);
     if (end->finish == T9_FINISH_CANCELLED)
-        return error_event(c, T9_STATUS_BUSY, "the answer broke off: the server is stopping");
+        return error_event(c, T9_STATUS_BUSY, "server_stopping",
+                           "the answer broke off: the server is stopping");
     c->over = true;
     c->stopped = end->stopped;
     c->finish = c->run->request.no_reply ? T9_FINISH_LENGTH : end->finish;

@@ -1147,24 +1147,33 @@ static void *impatient_stop_main(void *arg)
     return NULL;
 }
 
-static void test_stop_ends_streams(void **state)
+/* What the drain cut short says so, in a stream and in place of a whole answer. */
+static void check_stop_ends(const char *fields, int status)
 {
     struct engine_script script;
     struct http_rig r;
     struct buf in;
     pthread_t t;
-    (void)state;
     engine_script_init(&script);
     script.prefill_ms = 60000;
     http_rig_start(&r, &script, NULL);
     assert_int_equal(pthread_create(&t, NULL, impatient_stop_main, &r), 0);
-    client_chat(r.port, HELLO "\"stream\":true}", &in);
-    assert_true(client_has(&in, "the server is stopping"));
+    client_chat(r.port, fields, &in);
+    assert_int_equal(client_status(&in), status);
+    assert_true(client_has(&in, "the answer broke off: the server is stopping"));
+    assert_true(client_has(&in, "\"code\":\"server_stopping\""));
     assert_false(client_has(&in, "[DONE]"));
     buf_deinit(&in);
     pthread_join(t, NULL);
     r.server = NULL; /* it has stopped */
     http_rig_stop(&r);
+}
+
+static void test_stop_ends_answers(void **state)
+{
+    (void)state;
+    check_stop_ends(HELLO "\"stream\":true}", 200);
+    check_stop_ends(HELLO "\"stream\":false}", 503);
 }
 
 int main(void)
@@ -1193,7 +1202,7 @@ int main(void)
         cmocka_unit_test(test_slow_reader),
         cmocka_unit_test(test_keepalive),
         cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_stop_ends_streams),
+        cmocka_unit_test(test_stop_ends_answers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
