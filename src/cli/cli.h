@@ -2,7 +2,8 @@
  * cli/cli.h - private to cli/: the options, the commands and what they share.
  *
  * cli is the only place that knows argv, the environment, standard output and exit codes: 0 done,
- * 1 failed (one message on standard error), 2 wrong usage, 130 interrupted where that is told.
+ * 1 failed (one message on standard error), 2 wrong usage, 128 + the signal's number interrupted
+ * (130 by SIGINT, 143 by SIGTERM). A server that a signal stops is done, also while it loads.
  */
 #ifndef T9_CLI_CLI_H
 #define T9_CLI_CLI_H
@@ -17,7 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_INTERRUPTED = 130 };
+enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2, EXIT_SIGNAL = 128 };
 
 typedef enum cli_command {
     CLI_COMMAND_SERVE,
@@ -132,7 +133,8 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv);
 void cli_help(const struct cli_options *o);
 const char *cli_command_name(cli_command c);
 
-/* Prints "tempo9: <message>" to standard error and returns EXIT_FAILED. */
+/* Prints "tempo9: <message>" to standard error and returns EXIT_FAILED, or what a signal makes of
+ * it where the status is CANCELLED. */
 int cli_fail(const struct t9_err *err);
 /* A text from elsewhere, with control characters escaped. */
 void cli_put_message(FILE *out, const char *msg);
@@ -160,6 +162,8 @@ kv_type session_kv_type(const struct cli_options *o);
 /* Set by SIGINT, SIGTERM and, after cli_hangup_watch, SIGHUP; counts. */
 int cli_interrupts(void);
 void cli_interrupts_clear(void);
+/* The exit code of a command that was interrupted: EXIT_SIGNAL + the last signal. */
+int cli_interrupt_status(void);
 /* Sleeps until the first interrupt; from then on another one ends the program at once. */
 void cli_interrupt_wait(void);
 /* The same for at most timeout_ms (-1: no limit); whether one came. */

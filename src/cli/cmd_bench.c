@@ -129,7 +129,7 @@ int cmd_bench(const struct cli_options *options)
     runtime_close(&rt);
     if (r.complete || ferror(stdout))
         return cli_finish_stdout();
-    (void)cli_fail(&err);
+    int rc = cli_fail(&err);
     (void)cli_finish_stdout();
-    return s == T9_STATUS_CANCELLED ? EXIT_INTERRUPTED : EXIT_FAILED;
+    return rc;
 }

@@ -373,8 +373,7 @@ int cmd_perplexity(const struct cli_options *o)
         st = windows_run(&s, &rt, o, &err);
     if (st == T9_STATUS_OK && s.save)
         st = logprobs_finish(s.save, &err);
-    bool interrupted = st == T9_STATUS_CANCELLED;
-    if ((st == T9_STATUS_OK || interrupted) && s.n > 0) {
+    if ((st == T9_STATUS_OK || st == T9_STATUS_CANCELLED) && s.n > 0) {
         struct result r = result_of(&s);
         if (o->json)
             result_write(&s, &rt, o, &r);
@@ -385,8 +384,6 @@ int cmd_perplexity(const struct cli_options *o)
     file_out_close(out);
     tok_ids_deinit(&ids);
     runtime_close(&rt);
-    if (st != T9_STATUS_OK)
-        (void)cli_fail(&err);
-    int rc = cli_finish_stdout();
-    return interrupted ? EXIT_INTERRUPTED : st != T9_STATUS_OK ? EXIT_FAILED : rc;
+    int rc = st == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err), told = cli_finish_stdout();
+    return rc == EXIT_DONE ? told : rc;
 }

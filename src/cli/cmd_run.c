@@ -11,6 +11,7 @@
 #include "tempo9.h"
 
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -275,6 +276,12 @@ static bool looks_like_command(str text)
     return text.n > 1 && text.p[0] == '/';
 }
 
+/* Whether a signal asked for the end. Ctrl-C in a conversation asks for the end of an answer. */
+static bool must_end(const struct chat *c)
+{
+    return cli_interrupts() > 0 && !(c->terminal && cli_interrupt_status() == EXIT_SIGNAL + SIGINT);
+}
+
 /* Turns until the end of input. An interrupt at the prompt starts a fresh line; two in a row leave.
  */
 static t9_status chat_loop(struct chat *c, struct t9_err *err)
@@ -290,8 +297,14 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
         editor_open(&ed);
     }
     for (;;) {
+        if (must_end(c)) {
+            s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
+            break;
+        }
         cli_interrupts_clear();
         bool got = ed.el ? editor_line(&ed, &line) : line_read_plain(&line, c->terminal);
+        if (!got && must_end(c))
+            continue;
         if (!got && cli_interrupts() > 0 && ++idle_interrupts < 2) {
             clearerr(stdin);
             fprintf(stderr, "\n(once more or Ctrl-D to leave)\n");

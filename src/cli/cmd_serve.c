@@ -3,6 +3,7 @@
  *
  * The listener opens only after the model is loaded and warmed up. The first SIGINT, SIGTERM or
  * SIGHUP lets running answers end and refuses new requests; a second one ends the program at once.
+ * One that comes while it loads stops that, and is no failure either.
  */
 #include "cli/cli.h"
 
@@ -191,5 +192,9 @@ int cmd_serve(const struct cli_options *o)
     t9_status s = serve(o, &ss, &keys, &err);
     session_close(&ss);
     config_api_keys_free(&keys);
+    if (s == T9_STATUS_CANCELLED && cli_interrupts() > 0) {
+        LOG_INFO("serve", "stopped before it listened");
+        return EXIT_DONE;
+    }
     return s == T9_STATUS_OK ? EXIT_DONE : cli_fail(&err);
 }

@@ -71,7 +71,7 @@ static void print_program(void)
     printf("\nThe commonest options of serve (in brackets: what holds without them):");
     print_options(CLI_COMMAND_SERVE, true);
     printf("\ntempo9 --help-all lists every option; man tempo9 tells more.\n"
-           "Exit codes: 0 done, 1 failed, 2 wrong usage.\n");
+           "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 or 143 stopped by a signal.\n");
 }
 
 static void print_command(cli_command c)

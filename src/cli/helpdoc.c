@@ -69,9 +69,11 @@ void helpdoc_man(cli_command c, struct buf *b)
             man_option(opt, b);
         }
     }
-    buf_puts(b,
-             ".SH EXIT STATUS\n0 done; 1 failed, with a message on standard error; 2 wrong usage.\n"
-             ".SH SEE ALSO\n.BR tempo9 (1)\n");
+    buf_printf(b,
+               ".SH EXIT STATUS\n0 done%s; 1 failed, with a message on standard error; 2 wrong "
+               "usage%s.\n.SH SEE ALSO\n.BR tempo9 (1)\n",
+               c == CLI_COMMAND_SERVE ? ", or stopped by a signal" : "",
+               c == CLI_COMMAND_SERVE ? "" : "; 130 stopped by SIGINT (Ctrl\\-C), 143 by SIGTERM");
 }
 
 /* ---- completions ---- */

@@ -21,11 +21,11 @@
 /* An answer comes in pieces of some bytes, a listing as a whole. */
 #define SHOWN_BYTES_MAX ((size_t)1 << 30)
 
-static atomic_int interrupts;
+static atomic_int interrupts, last_signal;
 
 static void on_signal(int sig)
 {
-    (void)sig;
+    atomic_store(&last_signal, sig);
     atomic_fetch_add(&interrupts, 1);
 }
 
@@ -37,6 +37,11 @@ int cli_interrupts(void)
 void cli_interrupts_clear(void)
 {
     atomic_store(&interrupts, 0);
+}
+
+int cli_interrupt_status(void)
+{
+    return EXIT_SIGNAL + atomic_load(&last_signal);
 }
 
 void cli_signals_init(bool watch_interrupts)
@@ -115,7 +120,8 @@ int cli_fail(const struct t9_err *err)
     fputs("tempo9: ", stderr);
     cli_put_message(stderr, err->msg[0] ? err->msg : t9_status_name(err->code));
     fputc('\n', stderr);
-    return EXIT_FAILED;
+    return err->code == T9_STATUS_CANCELLED && cli_interrupts() > 0 ? cli_interrupt_status()
+                                                                    : EXIT_FAILED;
 }
 
 /* What a terminal has been given so far. */
@@ -242,8 +248,8 @@ int main(int argc, char **argv)
         if (o.hf) /* a download is stopped in order, whoever needs it */
             cli_signals_init(true);
         rc = source_resolve(&o);
-        if (rc != EXIT_DONE)
-            return rc;
+        if (rc != EXIT_DONE) /* to stop a server is no failure */
+            return o.command == CLI_COMMAND_SERVE && cli_interrupts() > 0 ? EXIT_DONE : rc;
     }
     watch_if_needed(o.command);
     return commands[o.command](&o);

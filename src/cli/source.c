@@ -96,7 +96,7 @@ static int hub_fail(struct pull_view *v, const struct t9_err *err)
     if (err->code != T9_STATUS_CANCELLED)
         return cli_fail(err);
     fputs("tempo9: stopped; what has come is kept, the same command goes on from there\n", stderr);
-    return EXIT_INTERRUPTED;
+    return cli_interrupt_status();
 }
 
 static int resolve_hf(struct cli_options *o, struct hub_model *m)

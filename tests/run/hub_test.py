@@ -508,7 +508,7 @@ def test_interrupt(a, tmp):
         time.sleep(0.3)
         p.send_signal(signal.SIGTERM)
         p.communicate(timeout=10)
-        check(p.returncode == 130, p.returncode)
+        check(p.returncode == 143, p.returncode)
         hub.rate = None
         kept = os.stat(part).st_size
         b.pull(hub)

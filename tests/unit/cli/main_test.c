@@ -106,9 +106,15 @@ static void test_model_by_name(void **state)
     sigaction(SIGINT, NULL, &now); /* of a command that has nothing to wind up */
     assert_ptr_equal(now.sa_handler, SIG_DFL);
     called = -1;
-    source_rc = EXIT_INTERRUPTED;
-    assert_int_equal(program_main(0, NULL), EXIT_INTERRUPTED);
+    source_rc = EXIT_SIGNAL + SIGINT;
+    assert_int_equal(program_main(0, NULL), EXIT_SIGNAL + SIGINT);
     assert_int_equal(called, -1);
+    parsed.command = CLI_COMMAND_SERVE; /* to stop it is no failure, unlike a download that fails */
+    assert_int_equal(program_main(0, NULL), EXIT_SIGNAL + SIGINT);
+    atomic_store(&interrupts, 1);
+    assert_int_equal(program_main(0, NULL), EXIT_DONE);
+    assert_int_equal(called, -1);
+    cli_interrupts_clear();
     source_rc = EXIT_DONE;
     parsed = (struct cli_options){.list_ollama = true};
     assert_int_equal(program_main(0, NULL), EXIT_DONE);
@@ -125,6 +131,9 @@ static void test_signals(void **state)
     raise(SIGINT);
     raise(SIGTERM);
     assert_int_equal(cli_interrupts(), 2);
+    assert_int_equal(cli_interrupt_status(), 143);
+    assert_int_equal(cli_fail(&(struct t9_err){T9_STATUS_CANCELLED, "stopped"}), 143);
+    assert_int_equal(cli_fail(&(struct t9_err){T9_STATUS_IO, "broken"}), EXIT_FAILED);
     cli_interrupt_wait(); /* returns at once; the next one would end the program */
     sigaction(SIGINT, NULL, &now);
     assert_ptr_equal(now.sa_handler, SIG_DFL);
