@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define ARENA_ALIGN     16
-#define ARENA_CHUNK_MIN ((size_t)4 << 10)
+#define ARENA_CHUNK_MIN ((size_t)512) /* thousands of requests wait, each with one */
 #define ARENA_CHUNK_MAX ((size_t)1 << 20)
 
 struct arena_chunk {

@@ -27,7 +27,7 @@ struct exchange *exchange_new(struct http_server *s, struct MHD_Connection *c)
     atomic_store(&x->refs, 1);
     (void)pthread_mutex_init(&x->lock, NULL);
     buf_init(&x->body, (size_t)s->p.body_bytes_max);
-    buf_init(&x->out, (size_t)64 << 20);
+    buf_init(&x->out, EXCHANGE_OUT_BYTES_MAX);
     atomic_fetch_add(&s->n_alive, 1);
     return x;
 }

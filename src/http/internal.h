@@ -23,6 +23,7 @@
 #include <stdatomic.h>
 
 enum { HTTP_PREP_THREADS_MAX = 16 };
+#define EXCHANGE_OUT_BYTES_MAX ((size_t)64 << 20)
 
 struct http_counters {
     _Atomic uint64_t requests[6]; /* by first digit of the status */

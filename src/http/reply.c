@@ -16,7 +16,7 @@
 #define STREAM_BLOCK_BYTES ((size_t)16384) /* formatted at once, about */
 /* What the library keeps for each response; only HTTP/1.0 clients, who get no chunks, make use of
  * it. */
-#define LIBRARY_BLOCK_BYTES ((size_t)4096)
+#define LIBRARY_BLOCK_BYTES ((size_t)1024)
 
 static void common_headers(struct exchange *x, struct MHD_Response *r)
 {
@@ -191,8 +191,12 @@ static ssize_t read_stream(void *exchange, uint64_t pos, char *to, size_t max)
             buf_puts(&x->out, x->route->adapter->comment);
         if (x->out.failed)
             return MHD_CONTENT_READER_END_WITH_ERROR;
-        if (x->out.n == 0 && !x->out_done && exchange_sleep(x))
-            return 0;
+        if (x->out.n == 0 && !x->out_done) {
+            buf_deinit(&x->out); /* a stream may be silent for long */
+            buf_init(&x->out, EXCHANGE_OUT_BYTES_MAX);
+            if (exchange_sleep(x))
+                return 0;
+        }
     } while (x->out.n > 0 || x->out_done || !atomic_load(&x->server->closing));
     return MHD_CONTENT_READER_END_WITH_ERROR;
 }

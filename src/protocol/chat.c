@@ -45,6 +45,7 @@ void chat_request_init(struct chat_request *r, size_t arena_max_bytes)
 {
     memset(r, 0, sizeof *r);
     arena_init(&r->arena, arena_max_bytes);
+    arena_init(&r->kept, arena_max_bytes);
     t9_request_params_init(&r->sampling, sizeof r->sampling);
     r->n = 1;
     r->add_special = true;
@@ -52,10 +53,25 @@ void chat_request_init(struct chat_request *r, size_t arena_max_bytes)
 
 void chat_request_deinit(struct chat_request *r)
 {
+    chat_request_drop_input(r);
+    arena_deinit(&r->kept);
+    memset(r, 0, sizeof *r);
+}
+
+void chat_request_drop_input(struct chat_request *r)
+{
     if (r->doc)
         yyjson_doc_free(r->doc);
+    r->doc = NULL;
     arena_deinit(&r->arena);
-    memset(r, 0, sizeof *r);
+    r->model = r->reasoning_effort = r->suffix = (str){NULL, 0};
+    r->messages = NULL;
+    r->prompts = NULL;
+    r->n_messages = r->n_prompts = 0;
+    r->tools = r->template_kwargs = NULL;
+    r->stops = NULL;
+    r->sampling.bias = NULL;
+    r->sampling.n_bias = 0;
 }
 
 void chat_warn(struct chat_request *r, const char *fmt, ...)
@@ -63,6 +79,12 @@ void chat_warn(struct chat_request *r, const char *fmt, ...)
     char line[320];
     if (r->n_warnings == CHAT_WARNINGS_MAX)
         return;
+    if (!r->warnings)
+        r->warnings = arena_calloc(&r->kept, CHAT_WARNINGS_MAX, sizeof *r->warnings);
+    if (!r->warnings) {
+        r->warning_lost = true;
+        return;
+    }
     if (r->n_warnings == CHAT_WARNINGS_MAX - 1) {
         r->warnings[r->n_warnings++] = STR("further warnings were left out");
         return;
@@ -78,7 +100,8 @@ void chat_warn(struct chat_request *r, const char *fmt, ...)
     for (size_t i = 0; i < r->n_warnings; i++)
         if (str_eq(r->warnings[i], (str){line, len}))
             return;
-    str kept = arena_str(&r->arena, (str){line, len});
+    str kept = arena_str(&r->kept, (str){line, len});
+    r->warning_lost |= !kept.p;
     if (kept.p)
         r->warnings[r->n_warnings++] = kept;
 }

@@ -2,9 +2,9 @@
  * protocol/chat.h - what every chat protocol is turned into before anything else happens, and what
  * comes back (decision D15): messages and options in, text events out.
  *
- * A `struct chat_request` owns the parsed body and an arena with a hard cap; all views in it point
- * into these two. It is made by one thread and then handed on, never shared. It knows neither HTTP
- * nor tokens.
+ * A `struct chat_request` owns the parsed body and two arenas with a hard cap: what is needed until
+ * the request is submitted, and what the reply still tells of. All views in it point into these. It
+ * is made by one thread and then handed on, never shared. It knows neither HTTP nor tokens.
  */
 #ifndef T9_PROTOCOL_CHAT_H
 #define T9_PROTOCOL_CHAT_H
@@ -83,8 +83,9 @@ struct chat_prompt {
 };
 
 struct chat_request {
-    struct arena arena;
-    yyjson_doc *doc; /* the body */
+    struct arena arena; /* goes with the body: see chat_request_drop_input */
+    yyjson_doc *doc;    /* the body */
+    struct arena kept;
 
     str model; /* as the client wrote it; empty when absent */
     struct chat_message *messages;
@@ -112,29 +113,34 @@ struct chat_request {
     bool ignore_eos;
     int32_t n; /* answers to each prompt; at least 1 */
     int32_t min_tokens;
-    int32_t stop_tokens[T9_STOP_IDS_MAX];
+    int32_t *stop_tokens; /* in `kept`, at most T9_STOP_IDS_MAX */
     int32_t n_stop_tokens;
     bool logprobs;
     int32_t n_top; /* likeliest tokens beside each; only with logprobs */
     bool token_ids;
-    str stops[CHAT_STOPS_MAX];
-    size_t n_stops;
+    str *stops;     /* at most CHAT_STOPS_MAX */
+    size_t n_stops; /* stays when they are dropped */
 
     int32_t priority;         /* higher first */
     int64_t queue_timeout_ms; /* longest wait before it begins to compute; 0: no limit */
 
     bool stream, include_usage, timings;
 
-    str warnings[CHAT_WARNINGS_MAX];
+    str *warnings; /* in `kept`, with room for CHAT_WARNINGS_MAX once there is one */
     size_t n_warnings;
+    bool warning_lost; /* for want of memory */
 };
 
 /* Zeroes and sets the defaults; `arena_max_bytes` bounds what the request may own beside the body.
  */
 void chat_request_init(struct chat_request *r, size_t arena_max_bytes);
 void chat_request_deinit(struct chat_request *r); /* accepts a zeroed one */
+/* Frees the body and what was made of it, once the request was submitted: it may wait for long.
+ * Numbers, switches, stop_tokens and warnings stay; views are empty from here on. */
+void chat_request_drop_input(struct chat_request *r);
 /* Adds a line to the reply's `warnings`, unless it is there already. When the list is full its last
- * entry says that there are more. Never fails: without memory the line is left out. */
+ * entry says that there are more. Never fails: without memory the line is left out, and
+ * `warning_lost` says so. */
 void chat_warn(struct chat_request *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A value in an error message: strings quoted and cut, numbers as they are, the rest by kind. */

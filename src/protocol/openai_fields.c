@@ -69,6 +69,10 @@ static t9_status add_stop(struct policy_ctx *c, const struct policy_field *f, yy
     if (r->n_stops == CHAT_STOPS_MAX)
         return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
                          "stop has more than %d strings", CHAT_STOPS_MAX);
+    if (!r->stops)
+        r->stops = arena_calloc(&r->arena, CHAT_STOPS_MAX, sizeof *r->stops);
+    if (!r->stops)
+        return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for stop");
     r->stops[r->n_stops++] = s;
     return T9_STATUS_OK;
 }
@@ -147,6 +151,9 @@ t9_status openai_stop_token_ids(struct policy_ctx *c, const struct policy_field 
         return policy_wrong(c, f->name, "an array of token ids", v);
     if (yyjson_arr_size(v) > T9_STOP_IDS_MAX)
         return too_many(c, f, yyjson_arr_size(v), "token ids", T9_STOP_IDS_MAX);
+    r->stop_tokens = arena_calloc(&r->kept, yyjson_arr_size(v) + 1, sizeof *r->stop_tokens);
+    if (!r->stop_tokens)
+        return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for stop_token_ids");
     yyjson_arr_foreach(v, idx, max, item)
     {
         int32_t id = token_of(item);

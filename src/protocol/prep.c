@@ -25,6 +25,13 @@ void prep_ids_deinit(struct prep_ids *ids)
     *ids = (struct prep_ids){0};
 }
 
+void prep_ids_drop(struct prep_ids *ids)
+{
+    size_t n = ids->n;
+    prep_ids_deinit(ids);
+    ids->n = n;
+}
+
 /* ---- limits ---- */
 
 /* Where a prompt that is too long is given up: far enough beyond the limit that most refusals can

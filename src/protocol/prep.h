@@ -58,6 +58,7 @@ struct prep_ids {
     struct buf joined; /* int32_t */
 };
 void prep_ids_deinit(struct prep_ids *ids); /* accepts a zeroed one */
+void prep_ids_drop(struct prep_ids *ids);   /* but for their number */
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);

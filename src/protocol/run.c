@@ -333,6 +333,27 @@ static t9_status submit(struct chat_run *run, struct chat_error *err)
 
 /* ---- start ---- */
 
+/* A reply that does not say what it should is none. */
+static t9_status check_warnings(const struct chat_run *run, struct chat_error *err)
+{
+    if (run->request.warning_lost)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for the reply's warnings");
+    return T9_STATUS_OK;
+}
+
+/* The engine has copies of its own, and all but what the reply tells of goes: a long prompt would
+ * be in memory three times while it waits and runs. */
+static void drop_input(struct chat_run *run)
+{
+    if (run->request.echo || run->request.token_ids)
+        return;
+    for (size_t i = 0; i < run->n_prompts; i++)
+        prep_ids_drop(&run->prompts[i]);
+    run->reply.prompt_ids = NULL;
+    run->reply.n_prompt_ids = 0;
+    chat_request_drop_input(&run->request);
+}
+
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
 {
     struct chat_request *q = &run->request;
@@ -341,6 +362,7 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
     T9_TRY(prep_check_model(run->prep, q, err));
     T9_TRY(prep_check_ids(run->prep, q, err));
     prep_note_switches(run->prep, q);
+    T9_TRY(check_warnings(run, err));
     if (is_gone(run))
         return gone(err);
     if (run->adapter->answer) {
@@ -353,9 +375,12 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
     }
     T9_TRY(make_prompts(run, err));
     T9_TRY(make_choices(run, err));
+    T9_TRY(check_warnings(run, err));
     if (is_gone(run))
         return gone(err);
-    return submit(run, err);
+    T9_TRY(submit(run, err));
+    drop_input(run);
+    return T9_STATUS_OK;
 }
 
 bool chat_run_is_stream(const struct chat_run *run)

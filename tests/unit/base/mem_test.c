@@ -148,7 +148,7 @@ static void test_arena_cap_and_marks(void **state)
 static void test_arena_fail_nth(void **state)
 {
     (void)state;
-    for (uint64_t nth = 1; nth <= 6; nth++) {
+    for (uint64_t nth = 1; nth <= 9; nth++) {
         struct arena a;
         arena_init(&a, 1 << 20);
         mem_test_fail_nth(nth);
@@ -161,8 +161,8 @@ static void test_arena_fail_nth(void **state)
                 n_failed++;
         }
         mem_test_fail_nth(0);
-        /* A later attempt succeeds: only the one chunk failed. Chunks: 4, 8, 16, 32 KiB. */
-        assert_int_equal(n_failed, nth <= 4 ? 1 : 0);
+        /* A later attempt succeeds: only the one chunk failed. Chunks: 0.5, 1, ... 32 KiB. */
+        assert_int_equal(n_failed, nth <= 7 ? 1 : 0);
         arena_deinit(&a);
     }
 }

@@ -16,6 +16,7 @@
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/run.h"
+#include "protocol/run_impl.h"
 #include "sdk/internal.h"
 
 #define USER "{\"role\":\"user\",\"content\":\"hi\"}"
@@ -599,6 +600,29 @@ static void test_run_choices_refused(void **state)
     several_end(&t);
 }
 
+/* A request that waits has given back its body and prompt, but for what its reply tells of. */
+static void test_run_input_dropped(void **state)
+{
+    static struct several t;
+    (void)state;
+    several_begin(&t, 64,
+                  "{\"prompt\":\"abc\",\"stop\":[\"x\"],\"stop_token_ids\":[7],"
+                  "\"logit_bias\":{\"5\":1},\"max_tokens\":9999}");
+    const struct chat_request *q = &t.run->request;
+    assert_true(!q->doc && !q->arena.head && !q->prompts && !q->stops && !q->sampling.bias);
+    assert_true(!t.run->prompts[0].p && !t.run->prompts[0].made.p);
+    assert_int_equal(t.run->prompts[0].n, 3);
+    assert_int_equal(q->n_stops, 1);
+    assert_int_equal(q->stop_tokens[0], 7);
+    assert_int_equal(q->n_warnings, 1);
+    assert_non_null(strstr(q->warnings[0].p, "max_tokens 9999"));
+    several_end(&t);
+    several_begin(&t, 64, "{\"prompt\":[[1,2]],\"return_token_ids\":true}");
+    assert_int_equal(t.run->reply.n_prompt_ids, 2);
+    assert_int_equal(t.run->reply.prompt_ids[1], 2);
+    several_end(&t);
+}
+
 static void run_refused(int32_t max_length, const char *body, const char *param, const char *says)
 {
     struct engine_script script;
@@ -755,6 +779,7 @@ int main(void)
         cmocka_unit_test(test_run_prompt_only),
         cmocka_unit_test(test_run_choices),
         cmocka_unit_test(test_run_choices_refused),
+        cmocka_unit_test(test_run_input_dropped),
         cmocka_unit_test(test_divergence_text),
         cmocka_unit_test(test_openapi),
         cmocka_unit_test(test_capabilities_are_json),
