@@ -26,6 +26,7 @@
 
 static _Atomic int log_level_now = LOG_LEVEL_NONE;
 static atomic_bool log_json_now;
+static atomic_bool log_journal_now;
 
 /* Held while the sink runs, so that who replaces it knows when the old one is done. Lines that go
  * to stderr never touch it. */
@@ -35,6 +36,7 @@ static log_sink sink_fn;
 static void *sink_ctx;
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const char *const journal_marks[] = {"<3>", "<4>", "<6>", "<7>"};
 
 struct line {
     size_t n;
@@ -46,6 +48,7 @@ void log_configure(const struct log_config *c)
     atomic_store(&sink_wanted, false);
     atomic_store(&log_level_now, (int)c->level);
     atomic_store(&log_json_now, c->json);
+    atomic_store(&log_journal_now, c->journal);
 }
 
 void log_redirect(log_level level, log_sink sink, void *ctx)
@@ -111,6 +114,23 @@ static void line_put_escaped(struct line *l, const char *msg, size_t n, bool jso
     }
 }
 
+static void line_begin(struct line *l, log_level level, bool json)
+{
+    char ts[32];
+    bool journal = atomic_load_explicit(&log_journal_now, memory_order_relaxed);
+    l->n = 0;
+    if (journal)
+        line_puts(l, journal_marks[level]);
+    if (journal && !json)
+        return; /* time and level are the journal's */
+    clock_iso8601(ts);
+    line_puts(l, json ? "{\"ts\":\"" : "");
+    line_puts(l, ts);
+    line_puts(l, json ? "\",\"level\":\"" : " ");
+    line_puts(l, level_names[level]);
+    line_puts(l, json ? "\",\"module\":\"" : " ");
+}
+
 void log_write(log_level level, const char *module, const char *fmt, ...)
 {
     static const char cut_mark[] = " [cut]";
@@ -137,16 +157,9 @@ void log_write(log_level level, const char *module, const char *fmt, ...)
         (void)pthread_mutex_unlock(&sink_lock);
         return;
     }
-    char ts[32];
-    clock_iso8601(ts);
     struct line l;
-    l.n = 0;
     bool json = atomic_load_explicit(&log_json_now, memory_order_relaxed);
-    line_puts(&l, json ? "{\"ts\":\"" : "");
-    line_puts(&l, ts);
-    line_puts(&l, json ? "\",\"level\":\"" : " ");
-    line_puts(&l, level_names[level]);
-    line_puts(&l, json ? "\",\"module\":\"" : " ");
+    line_begin(&l, level, json);
     line_put_escaped(&l, module, strlen(module), json);
     line_puts(&l, json ? "\",\"msg\":\"" : ": ");
     line_put_escaped(&l, msg, n, json);

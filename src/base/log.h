@@ -17,7 +17,9 @@ typedef enum log_level {
 
 struct log_config {
     log_level level;
-    bool json; /* one JSON object a line: {"ts":...,"level":...,"module":...,"msg":...} */
+    bool json;    /* one JSON object a line: {"ts":...,"level":...,"module":...,"msg":...} */
+    bool journal; /* for systemd's: "<N>" in front, N being syslog's level, and a text without time
+                   */
 };
 
 /* Lines go to stderr. Call once before threads start; before that nothing is written, because a

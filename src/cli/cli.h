@@ -205,6 +205,9 @@ t9_status config_ollama_dir(char *out, size_t cap, struct t9_err *err);
 /* What systemd gave: where to tell of our state (NULL: nobody listens), and the time within which
  * it wants to hear of us (0: it does not). */
 const char *config_notify_socket(void);
+/* Whether standard error leads to its journal, and not to a file or pipe that was put there since.
+ */
+bool config_stderr_is_journal(void);
 uint64_t config_watchdog_us(void);
 
 /* Sampling: marks everything as not said; takes what `p` does not say from `from`; and what the

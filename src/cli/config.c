@@ -95,6 +95,16 @@ const char *config_notify_socket(void)
     return path && path[0] ? path : NULL;
 }
 
+bool config_stderr_is_journal(void)
+{
+    const char *v = getenv("JOURNAL_STREAM"), *colon = v ? strchr(v, ':') : NULL;
+    uint64_t dev, inode;
+    struct stat st;
+    return colon && num_parse_u64((str){v, (size_t)(colon - v)}, &dev) &&
+           num_parse_u64(str_from(colon + 1), &inode) && fstat(STDERR_FILENO, &st) == 0 &&
+           dev == (uint64_t)st.st_dev && inode == (uint64_t)st.st_ino;
+}
+
 uint64_t config_watchdog_us(void)
 {
     const char *us = getenv("WATCHDOG_USEC"), *pid = getenv("WATCHDOG_PID");

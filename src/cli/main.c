@@ -44,16 +44,21 @@ int cli_interrupt_status(void)
     return EXIT_SIGNAL + atomic_load(&last_signal);
 }
 
+static void ignore(int sig)
+{
+    struct sigaction a = {.sa_handler = SIG_IGN};
+    sigemptyset(&a.sa_mask);
+    sigaction(sig, &a, NULL);
+}
+
 void cli_signals_init(bool watch_interrupts)
 {
     struct sigaction a = {.sa_handler = watch_interrupts ? on_signal : SIG_DFL};
     sigemptyset(&a.sa_mask);
     sigaction(SIGINT, &a, NULL);
     sigaction(SIGTERM, &a, NULL);
-    struct sigaction ignore = {.sa_handler = SIG_IGN};
-    sigemptyset(&ignore.sa_mask);
-    sigaction(SIGPIPE, &ignore, NULL);
-    sigaction(SIGXFSZ, &ignore, NULL); /* a file at its limit is a failed write, not an end */
+    ignore(SIGPIPE);
+    ignore(SIGXFSZ); /* a file at its limit is a failed write, not an end */
 }
 
 void cli_hangup_watch(void)
@@ -186,6 +191,14 @@ static int print_version(const struct cli_options *o)
     return cli_finish_stdout();
 }
 
+static bool has_terminal(void)
+{
+    int fd = open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (fd >= 0)
+        close(fd);
+    return fd >= 0;
+}
+
 /* These wind something up when they are stopped; for the others the default, ending at once, is
  * right. */
 static void watch_if_needed(cli_command c)
@@ -194,7 +207,9 @@ static void watch_if_needed(cli_command c)
                  c == CLI_COMMAND_BENCH || c == CLI_COMMAND_PERPLEXITY || c == CLI_COMMAND_REPLAY ||
                  c == CLI_COMMAND_PULL;
     cli_signals_init(watch);
-    if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
+    if (c == CLI_COMMAND_SERVE && !has_terminal())
+        ignore(SIGHUP); /* no terminal went away: somebody means "read your files again" */
+    else if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
         cli_hangup_watch();
 }
 
@@ -240,7 +255,7 @@ int main(int argc, char **argv)
     }
     if (o.version)
         return print_version(&o);
-    struct log_config log = {o.log_level, o.log_json};
+    struct log_config log = {o.log_level, o.log_json, config_stderr_is_journal()};
     log_configure(&log);
     if (o.list_ollama)
         return source_list_ollama(&o);

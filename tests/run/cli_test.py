@@ -8,6 +8,7 @@ Standard library only.
 
 import argparse
 import csv
+import fcntl
 import io
 import array
 import json
@@ -24,6 +25,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 import tty
@@ -644,19 +646,50 @@ def test_terminal(cli):
 
 
 def test_hangup(cli):
-    """SIGHUP stops a server as SIGTERM does: running answers end."""
-    with t9server.Server(cli.a.program, cli.tiny) as s:
+    """A terminal that goes away stops a server as SIGTERM does: running answers end."""
+    master, slave = pty.openpty()
+
+    def on_it():
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+    with t9server.Server(cli.a.program, cli.tiny, preexec=on_it) as s:
+        os.close(slave)
         body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 200, "ignore_eos": True}
         first, got = threading.Event(), []
         thread = threading.Thread(target=lambda: got.append(
             t9server.chat_stream(s, body, on_chunk=lambda reply: first.set())))
         thread.start()
         check(first.wait(60), "no answer")
-        s.proc.send_signal(signal.SIGHUP)
+        os.close(master)
         check(s.proc.wait(60) == 0, "it ended with %s" % s.proc.returncode)
         thread.join(60)
         check(got and got[0].tokens == 200 and not got[0].error, "%r" % got)
         check("stopping: running answers" in s.stderr(), s.stderr())
+
+
+def test_no_terminal(cli):
+    """A server without a terminal goes on after a SIGHUP; in the journal it leaves time and level to that."""
+    with tempfile.TemporaryFile() as journal:
+        st = os.fstat(journal.fileno())
+        env = dict(os.environ, JOURNAL_STREAM="%d:%d" % (st.st_dev, st.st_ino))
+        p = subprocess.Popen([cli.a.program, "serve", "--gguf", cli.tiny, "--port", "0"], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=journal, env=env, start_new_session=True)
+        try:
+            until = time.monotonic() + 60
+            while b"listening on" not in os.pread(journal.fileno(), 1 << 20, 0):
+                check(time.monotonic() < until and p.poll() is None, "it did not start")
+                time.sleep(0.02)
+            p.send_signal(signal.SIGHUP)
+            time.sleep(0.3)
+            check(p.poll() is None, "it ended with %s" % p.returncode)
+            p.send_signal(signal.SIGTERM)
+            check(p.wait(60) == 0, "it ended with %s" % p.returncode)
+        finally:
+            p.kill()
+            p.wait()
+        lines = os.pread(journal.fileno(), 1 << 20, 0).decode().splitlines()
+    check(all(re.match(r"<[3467]>[a-z]+: ", line) for line in lines), lines)
 
 
 def test_replay(cli):

@@ -23,12 +23,13 @@ class Server:
     Without `model`, one of the arguments names it.
     """
 
-    def __init__(self, program, model, *args, wait_s=120, env=None):
+    def __init__(self, program, model, *args, wait_s=120, env=None, preexec=None):
         self.log = tempfile.TemporaryFile()
         self.proc = subprocess.Popen(
             [program, "serve", *(("--gguf", model) if model else ()), "--port", "0",
              *map(str, args)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log, env=env)
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.log, env=env,
+            preexec_fn=preexec)
         self.port = None
         until = time.monotonic() + wait_s
         while self.port is None:

@@ -84,6 +84,24 @@ static void test_json_and_cut(void **state)
     yyjson_doc_free(doc);
 }
 
+/* The journal has a time and a level of its own. */
+static void test_journal(void **state)
+{
+    (void)state;
+    log_configure(&(struct log_config){.level = LOG_LEVEL_DEBUG, .journal = true});
+    capture_begin();
+    LOG_ERROR("mod", "a\nb");
+    LOG_WARN("mod", "b");
+    LOG_INFO("mod", "c");
+    LOG_DEBUG("mod", "d");
+    log_configure(&(struct log_config){.level = LOG_LEVEL_INFO, .json = true, .journal = true});
+    LOG_INFO("mod", "e");
+    capture_end(text, sizeof text);
+    log_configure(&(struct log_config){.level = LOG_LEVEL_INFO});
+    static const char want[] = "<3>mod: a\\x0ab\n<4>mod: b\n<6>mod: c\n<7>mod: d\n<6>{\"ts\":\"";
+    assert_memory_equal(text, want, sizeof want - 1);
+}
+
 static void write_lines(void *arg)
 {
     for (int i = 0; i < 500; i++)
@@ -120,9 +138,8 @@ static void test_lines_are_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_escapes),
-        cmocka_unit_test(test_json_and_cut),
+        cmocka_unit_test(test_levels),          cmocka_unit_test(test_journal),
+        cmocka_unit_test(test_escapes),         cmocka_unit_test(test_json_and_cut),
         cmocka_unit_test(test_lines_are_whole),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);

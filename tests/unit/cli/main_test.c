@@ -7,6 +7,9 @@ int program_main(int argc, char **argv);
 #include "base/utf8.h"
 #include "lib/t9test.h"
 
+#include <stdlib.h>
+#include <sys/wait.h>
+
 static int called;
 static const char *seen_gguf;
 static int parse_rc;
@@ -61,6 +64,11 @@ int cli_options_parse(struct cli_options *o, int argc, char **argv)
     (void)argv;
     *o = parsed;
     return parse_rc;
+}
+
+bool config_stderr_is_journal(void)
+{
+    return false;
 }
 
 void cli_help(const struct cli_options *o)
@@ -144,17 +152,42 @@ static void test_signals(void **state)
     assert_ptr_equal(now.sa_handler, SIG_IGN);
 }
 
-/* A terminal that goes away stops a server in order, one that was started by nohup does not hear
- * of it, and neither does whoever has nothing to wind up. */
+/* What a server in a session of its own, with or without a terminal, hears of a SIGHUP; -1 when it
+ * ends the server. */
+static int hangups_of_server(bool on_terminal)
+{
+    int status;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        int master = on_terminal ? posix_openpt(O_RDWR | O_NOCTTY) : -1;
+        if (setsid() < 0 || (on_terminal && (grantpt(master) < 0 || unlockpt(master) < 0 ||
+                                             open(ptsname(master), O_RDWR) < 0)))
+            _exit(100);
+        parsed.command = CLI_COMMAND_SERVE;
+        (void)program_main(0, NULL);
+        cli_interrupts_clear();
+        raise(SIGHUP);
+        _exit(cli_interrupts());
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* A terminal that goes away stops a server in order, one that has none or was started by nohup does
+ * not hear of it, and neither does whoever has nothing to wind up. */
 static void test_hangup(void **state)
 {
     (void)state;
-    struct sigaction now, ignore = {.sa_handler = SIG_IGN};
+    struct sigaction now, ignore = {.sa_handler = SIG_IGN}, as_at_start = {.sa_handler = SIG_DFL};
+    sigaction(SIGHUP, &as_at_start, NULL); /* the tests before have run a server */
     parsed = (struct cli_options){.command = CLI_COMMAND_RUN};
     assert_int_equal(program_main(0, NULL), EXIT_DONE);
     sigaction(SIGHUP, NULL, &now);
     assert_ptr_equal(now.sa_handler, SIG_DFL);
-    parsed.command = CLI_COMMAND_SERVE;
+    assert_int_equal(hangups_of_server(true), 1);
+    assert_int_equal(hangups_of_server(false), 0);
+    parsed.command = CLI_COMMAND_BENCH;
     assert_int_equal(program_main(0, NULL), EXIT_DONE);
     cli_interrupts_clear();
     raise(SIGHUP);
