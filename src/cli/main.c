@@ -207,9 +207,7 @@ static void watch_if_needed(cli_command c)
                  c == CLI_COMMAND_BENCH || c == CLI_COMMAND_PERPLEXITY || c == CLI_COMMAND_REPLAY ||
                  c == CLI_COMMAND_PULL;
     cli_signals_init(watch);
-    if (c == CLI_COMMAND_SERVE && !has_terminal())
-        ignore(SIGHUP); /* no terminal went away: somebody means "read your files again" */
-    else if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
+    if (watch && c != CLI_COMMAND_RUN) /* a conversation ends with its terminal */
         cli_hangup_watch();
 }
 
@@ -259,6 +257,8 @@ int main(int argc, char **argv)
     log_configure(&log);
     if (o.list_ollama)
         return source_list_ollama(&o);
+    if (o.command == CLI_COMMAND_SERVE && !has_terminal())
+        ignore(SIGHUP); /* no terminal went away: somebody means "read your files again" */
     if (o.command != CLI_COMMAND_PULL) {
         if (o.hf) /* a download is stopped in order, whoever needs it */
             cli_signals_init(true);
