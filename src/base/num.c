@@ -194,3 +194,11 @@ uint16_t num_bf16_from_f32(float f)
     x += 0x7FFF + (x >> 16 & 1);
     return (uint16_t)(x >> 16);
 }
+
+bool num_all_finite(const float *v, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) /* of whole numbers, so that it is a few vector instructions */
+        bad |= (num_bits_from_f32(v[i]) & 0x7F800000u) == 0x7F800000u;
+    return bad == 0;
+}

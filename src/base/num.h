@@ -55,5 +55,7 @@ static inline float num_f32_from_bf16(uint16_t h)
     return num_f32_from_bits((uint32_t)h << 16);
 }
 uint16_t num_bf16_from_f32(float f); /* round to nearest even, NaN stays NaN */
+/* Whether none of v[n] is an infinity or NaN. */
+bool num_all_finite(const float *v, size_t n);
 
 #endif

@@ -43,7 +43,7 @@ void bench_cell_deinit(struct bench_cell *c);
 /* Before the first run: every run looks at logits. */
 void bench_watch(struct engine *e);
 /* One run; with `counted` its rates are kept. INTERNAL when it gave other tokens or logits than the
- * runs before, or logits that are not numbers; CANCELLED after an interrupt. */
+ * runs before, or logits that are not finite; CANCELLED after an interrupt. */
 t9_status bench_cell_run(struct runtime *rt, struct bench_cell *c, bool counted,
                          struct t9_err *err);
 

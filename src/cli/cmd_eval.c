@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/num.h"
 
 #include <stdio.h>
 
@@ -69,8 +70,12 @@ struct row_writer {
 static bool row_write(void *ctx, int32_t position, const float *logits)
 {
     struct row_writer *w = ctx;
-    (void)position;
-    w->status = file_out_write(w->out, logits, (size_t)w->n_vocab * sizeof *logits, w->err);
+    if (num_all_finite(logits, (size_t)w->n_vocab))
+        w->status = file_out_write(w->out, logits, (size_t)w->n_vocab * sizeof *logits, w->err);
+    else
+        w->status = t9_fail(w->err, T9_STATUS_INTERNAL,
+                            "the logits of position %d are not finite numbers; nothing was written",
+                            position);
     if (w->status == T9_STATUS_OK && cli_interrupts() > 0)
         w->status = t9_fail(w->err, T9_STATUS_CANCELLED, "interrupted");
     return w->status == T9_STATUS_OK;

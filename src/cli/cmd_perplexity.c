@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "cli/figures.h"
 #include "cli/logprobs_file.h"
 
@@ -49,18 +50,18 @@ struct scorer {
     int32_t n_done; /* windows */
 };
 
-/* log p of a row of logits, and the likeliest token; false when they are not numbers. */
+/* log p of a row of logits, and the likeliest token; false when they are not finite. */
 static bool log_softmax(const float *logits, int32_t n, float *out, int32_t *top)
 {
     int32_t best = 0;
     double sum = 0;
+    if (!num_all_finite(logits, (size_t)n))
+        return false;
     for (int32_t i = 1; i < n; i++)
         best = logits[i] > logits[best] ? i : best;
     float max = logits[best];
     for (int32_t i = 0; i < n; i++)
         sum += (double)expf(logits[i] - max);
-    if (!isfinite(max) || !isfinite(sum))
-        return false;
     float log_sum = (float)log(sum);
     for (int32_t i = 0; i < n; i++)
         out[i] = logits[i] - max - log_sum;
@@ -94,8 +95,8 @@ static bool row_score(void *ctx, int32_t position, const float *logits)
         return false;
     if (!log_softmax(logits, s->n_vocab, s->row, &top))
         s->status = t9_fail(s->err, T9_STATUS_INTERNAL,
-                            "window %d: the logits of its token %d are not numbers", s->n_done + 1,
-                            position + 1);
+                            "window %d: the logits of its token %d are not finite numbers",
+                            s->n_done + 1, position + 1);
     if (s->status == T9_STATUS_OK && s->save)
         s->status = logprobs_write(s->save, s->row, s->err);
     if (s->status == T9_STATUS_OK && s->base)

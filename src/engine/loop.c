@@ -12,6 +12,7 @@
  */
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/num.h"
 #include "engine/internal.h"
 #include "engine/plan_log.h"
 
@@ -104,8 +105,24 @@ static t9_status run_batch(struct engine *e, struct t9_err *err)
     return be_run(e->p.be, e->tape.ops, e->tape.n, err);
 }
 
-/* Notes the log probability of each token of the prompt that a row of this step predicts. */
-static void score_prompt(struct engine *e, int32_t slot, int32_t n_rows)
+/* What the model gives may be picked from and summed up only when all of it is numbers: the others
+ * would be left out in silence, and the answer be made of a part of the vocabulary. */
+static bool row_is_good(struct engine *e, int32_t slot, const float *logits, int32_t at)
+{
+    struct t9_err err;
+    if (num_all_finite(logits, (size_t)e->info->n_vocab))
+        return true;
+    (void)t9_fail(&err, T9_STATUS_INTERNAL,
+                  "the model's logits for token %d are not finite numbers: its file is damaged, or "
+                  "not made for these numerics",
+                  at);
+    seq_end(e, slot, FINISH_REASON_ERROR, &err);
+    return false;
+}
+
+/* Notes the log probability of each token of the prompt that a row of this step predicts. False: it
+ * has ended the request. */
+static bool score_prompt(struct engine *e, int32_t slot, int32_t n_rows)
 {
     const struct seq *s = &e->seqs[slot];
     struct request *r = s->req;
@@ -114,12 +131,16 @@ static void score_prompt(struct engine *e, int32_t slot, int32_t n_rows)
         int32_t at = s->n_computed - n_rows + i + 1; /* the token that the row predicts */
         if (at >= r->n_prompt)
             break;
-        sampler_note(e->sampler, batch_logits(&e->batch, first + i, e->info->n_vocab));
+        const float *logits = batch_logits(&e->batch, first + i, e->info->n_vocab);
+        if (!row_is_good(e, slot, logits, at))
+            return false;
+        sampler_note(e->sampler, logits);
         sampler_logprobs(e->sampler, r->prompt[at], r->n_top,
                          r->prompt_logprobs + (size_t)at * (size_t)(1 + r->n_top));
         if (r->n_scored < at)
             r->n_scored = at;
     }
+    return true;
 }
 
 /* No token may end the answer yet. */
@@ -192,8 +213,8 @@ static void take_token(struct engine *e, int32_t slot, int32_t token, uint64_t n
     struct request *r = s->req;
     if (token < 0) {
         struct t9_err err;
-        (void)t9_fail(&err, T9_STATUS_INTERNAL,
-                      "the model gave no usable logits for token %d (no finite value)", s->n_known);
+        (void)t9_fail(&err, T9_STATUS_INTERNAL, "nothing is left to pick token %d from",
+                      s->n_known);
         seq_end(e, slot, FINISH_REASON_ERROR, &err);
         return;
     }
@@ -247,8 +268,8 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
     T9_TRY(seq_keep_pages(e, slot, now_ns, err));
     if (was_prompt)
         count_prompt(e, slot, n, now_ns);
-    if (all_outputs)
-        score_prompt(e, slot, n);
+    if (all_outputs && !score_prompt(e, slot, n))
+        return T9_STATUS_OK;
     if (s->output < 0 || s->n_computed < s->n_known) {
         loop_notify(s->req);
         return T9_STATUS_OK;
@@ -259,8 +280,9 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
         seq_end(e, slot, FINISH_REASON_LENGTH, NULL);
         return T9_STATUS_OK;
     }
-    int32_t token = sample(e, slot, batch_logits(&e->batch, s->output, e->info->n_vocab));
-    take_token(e, slot, token, now_ns);
+    float *logits = batch_logits(&e->batch, s->output, e->info->n_vocab);
+    if (row_is_good(e, slot, logits, s->n_known))
+        take_token(e, slot, sample(e, slot, logits), now_ns);
     return T9_STATUS_OK;
 }
 

@@ -35,6 +35,15 @@ static t9_status in_range(const char *name, uint32_t v, uint32_t min, uint32_t m
     return T9_STATUS_OK;
 }
 
+/* Bounds of what can give finite numbers, far beyond released models. */
+static t9_status f32_in_range(const char *name, float v, float min, float max, struct t9_err *err)
+{
+    if (v >= min && v <= max) /* false for NaN */
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g, outside %g..%g", name, (double)v, (double)min,
+                   (double)max);
+}
+
 /* A missing key leaves *v and is no error. */
 static t9_status opt_u32(struct reader *r, const char *suffix, uint32_t *v, struct t9_err *err)
 {
@@ -156,11 +165,8 @@ static t9_status read_heads(struct reader *r, struct hparams *hp, struct t9_err 
                        "%s = %" PRIu32 " differs from the key length %" PRIu32, r->key, v, k);
     hp->head_dim = (int32_t)k;
     hp->attn_scale = (float)(1 / sqrt((double)hp->head_dim));
-    float scale = 0;
-    T9_TRY(opt_f32(r, "attention.scale", &scale, err));
-    if (scale != 0)
-        hp->attn_scale = scale;
-    return T9_STATUS_OK;
+    T9_TRY(opt_f32(r, "attention.scale", &hp->attn_scale, err));
+    return f32_in_range(r->key, hp->attn_scale, 1e-6f, 1e3f, err);
 }
 
 static t9_status read_scaling_type(struct reader *r, struct rope_params *p, struct t9_err *err)
@@ -204,6 +210,14 @@ static t9_status read_yarn(struct reader *r, struct rope_params *p, struct t9_er
     return T9_STATUS_OK;
 }
 
+/* Below 1 frequencies would grow with the dimension instead of falling. */
+static t9_status read_freq_base(struct reader *r, const char *suffix, struct rope_params *p,
+                                struct t9_err *err)
+{
+    T9_TRY(opt_f32(r, suffix, &p->freq_base, err));
+    return f32_in_range(r->key, p->freq_base, 1, 1e12f, err);
+}
+
 static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *err)
 {
     struct rope_params *p = &hp->rope;
@@ -219,16 +233,13 @@ static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *
     p->beta_slow = 1;
     p->attn_factor = 1;
     p->original_context = (float)hp->context_length;
-    T9_TRY(opt_f32(r, "rope.freq_base", &p->freq_base, err));
-    if (!(p->freq_base > 0))
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r->key, (double)p->freq_base);
+    T9_TRY(read_freq_base(r, "rope.freq_base", p, err));
     T9_TRY(read_scaling_type(r, p, err));
     T9_TRY(opt_f32(r, "rope.scale_linear", &p->factor, err)); /* what old files call it */
     T9_TRY(opt_f32(r, "rope.scaling.factor", &p->factor, err));
     if (p->factor == 0) /* some files say 0 for "none" */
         p->factor = 1;
-    if (!(p->factor > 0))
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r->key, (double)p->factor);
+    T9_TRY(f32_in_range(r->key, p->factor, 1e-3f, 1e6f, err));
     uint32_t original = (uint32_t)hp->context_length;
     T9_TRY(opt_u32(r, "rope.scaling.original_context_length", &original, err));
     p->original_context = (float)original;
@@ -244,8 +255,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(need_i32(&r, "context_length", INT32_MAX, &hp->context_length, err));
     T9_TRY(need_i32(&r, "embedding_length", EMBD_MAX, &hp->n_embd, err));
     T9_TRY(gguf_get_f32(g, key(&r, "attention.layer_norm_rms_epsilon"), &hp->eps, err));
-    if (!(hp->eps > 0 && hp->eps < 1))
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r.key, (double)hp->eps);
+    T9_TRY(f32_in_range(r.key, hp->eps, 1e-30f, 0.1f, err));
     T9_TRY(refuse_foreign(&r, hp, err));
     T9_TRY(read_heads(&r, hp, err));
     return read_rope(&r, hp, err);
@@ -291,9 +301,5 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
                                             .factor = 1,
                                             .original_context = (float)hp->context_length,
                                             .attn_factor = 1};
-    T9_TRY(opt_f32(&r, "rope.freq_base_swa", &hp->rope_sliding.freq_base, err));
-    if (!(hp->rope_sliding.freq_base > 0))
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g", r.key,
-                       (double)hp->rope_sliding.freq_base);
-    return T9_STATUS_OK;
+    return read_freq_base(&r, "rope.freq_base_swa", &hp->rope_sliding, err);
 }

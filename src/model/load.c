@@ -176,6 +176,13 @@ static t9_status bind_frequencies(struct model *m, const struct rope_params *p,
 {
     float inv_freq[ROPE_MAX / 2];
     rope_frequencies(p, factors, inv_freq, &out->magnitude);
+    bool usable = out->magnitude >= 1e-3f && out->magnitude <= 1e3f;
+    for (int32_t i = 0; i < p->n_rot / 2; i++)
+        usable = usable && inv_freq[i] <= 1e4f; /* times a position it is a finite angle */
+    if (!usable)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "what scales the rotary angles makes them useless (a magnitude of %g)",
+                       (double)out->magnitude);
     struct weight_src src = {.name = name,
                              .dtype = DTYPE_F32,
                              .n_in = p->n_rot / 2,

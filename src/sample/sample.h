@@ -60,8 +60,9 @@ struct sampler; /* scratch for one vocabulary */
 t9_status sampler_new(struct sampler **out, int32_t n_vocab, struct t9_err *err);
 void sampler_free(struct sampler *s);
 /* Token for `logits` f32[n_vocab] at `position` (index of the sampled token in its sequence) of
- * choice `choice`. Returns -1 when no logit is finite (NaN everywhere): the caller ends the request
- * with an error. -inf logits are never picked; a NaN counts as -inf. */
+ * choice `choice`. Returns -1 when no logit is finite: the caller ends the request with an error.
+ * Infinities and NaN are never picked; a row that the model gave must have none (the caller's to
+ * see to), while -inf forbids a token. */
 int32_t sampler_pick(struct sampler *s, const float *logits, const struct sample_params *p,
                      uint32_t choice, uint64_t position);
 

@@ -22,6 +22,7 @@ import shutil
 import socket
 import ssl
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -502,6 +503,33 @@ def test_written_files(cli):
     with open(model, "rb") as f:
         check(f.read() == model_bytes, "the model was written to")
     check(not cli.parts(), "%r" % cli.parts())
+
+
+def test_not_finite(cli):
+    """One logit that is no number, or all of them: nobody computes on with the others."""
+    tensors = {t["name"]: t for t in json.loads(cli.run("inspect", cli.tiny, "--json")[0])["tensors"]}
+    row_bytes = 256 // 32 * 34  # Q8_0: a scale of half precision and 32 weights
+    ids, text = cli.file("ids.json", "[1, 2, 3]"), cli.file("text.txt", "some words " * 9)
+    for what, at, value in (
+            ("a row of the output", tensors["token_embd.weight"]["offset"] + 300 * row_bytes, b"\x00\x7e"),
+            ("an infinite norm", tensors["output_norm.weight"]["offset"], struct.pack("<f", math.inf))):
+        with open(cli.tiny, "rb") as f:
+            data = bytearray(f.read())
+        data[at:at + len(value)] = value
+        bad = cli.file("bad.gguf", data)
+        for args in (("run", bad, "-p", "hi"), ("eval", bad, "--tokens", ids, "--logits", cli.tmp + "/o"),
+                     ("perplexity", bad, "--file", text, "--context", "8", "--save-logits", cli.tmp + "/o"),
+                     ("bench", bad, "-p", "8", "-n", "4", "-r", "1")):
+            _, err = cli.run(*args, code=1)
+            check("not finite numbers" in err, "%s, %s: %s" % (what, args[0], err))
+        check(not os.path.exists(cli.tmp + "/o") and not cli.parts(), "an output of nonsense")
+        with t9server.Server(cli.a.program, bad) as s:
+            ask = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4}
+            score = {"prompt": "hi there", "max_tokens": 0, "echo": True, "logprobs": 1}
+            for path, body in (("/v1/chat/completions", ask), ("/v1/completions", score)) * 2:
+                code, _, reply = s.post(body, path)
+                check(code == 500 and "not finite numbers" in reply["error"]["message"], "%s: %d %r" % (path, code, reply))
+            check(s.request("GET", "/health")[0] == 200, "a bad row ended the engine")
 
 
 def test_bench(cli):

@@ -2,6 +2,8 @@
  */
 #include "base/num.h"
 
+#include "base/err.h"
+
 #include "lib/t9test.h"
 
 #include <float.h>
@@ -216,6 +218,26 @@ static void test_hex_digit(void **state)
     }
 }
 
+static void test_all_finite(void **state)
+{
+    static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
+    float v[37];
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(v); i++)
+        v[i] = i % 2 ? -FLT_MAX : 1e-45f;
+    assert_true(num_all_finite(v, 0));
+    for (size_t i = 0; i < T9_COUNT(v); i++) {
+        assert_true(num_all_finite(v, T9_COUNT(v)));
+        for (size_t k = 0; k < T9_COUNT(bad); k++) {
+            float was = v[i];
+            v[i] = bad[k];
+            assert_false(num_all_finite(v, T9_COUNT(v)));
+            assert_true(num_all_finite(v, i));
+            v[i] = was;
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +245,7 @@ int main(void)
         cmocka_unit_test(test_format_f64),   cmocka_unit_test(test_foreign_locale),
         cmocka_unit_test(test_f16_identity), cmocka_unit_test(test_f16_equals_hardware),
         cmocka_unit_test(test_bf16),         cmocka_unit_test(test_hex_digit),
+        cmocka_unit_test(test_all_finite),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);
 }

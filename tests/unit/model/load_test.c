@@ -270,6 +270,8 @@ static void test_gemma3(void **state)
                    "sliding_window_pattern is 0");
     gemma3_refused((struct change){.f32_key = "rope.freq_base_swa", .f32 = -1}, T9_STATUS_CORRUPT,
                    "rope.freq_base_swa is -1");
+    gemma3_refused((struct change){.f32_key = "attention.scale", .f32 = 0}, T9_STATUS_CORRUPT,
+                   "gemma3.attention.scale is 0");
     gemma3_refused((struct change){.f32_key = "final_logit_softcapping", .f32 = 30},
                    T9_STATUS_UNSUPPORTED, "final_logit_softcapping = 30 is not supported");
     gemma3_refused((struct change){.without = "blk.1.post_ffw_norm.weight"}, T9_STATUS_CORRUPT,
@@ -322,6 +324,36 @@ static void test_tensors(void **state)
     loaded_free(&l);
 }
 
+/* Those that a forward would make infinities or NaN of. */
+static void refuse_numbers(void)
+{
+    static const struct {
+        const char *key, *yarn_key; /* the latter: in a file that scales by YaRN */
+        float v;
+        const char *part;
+    } cases[] = {
+        {"rope.freq_base", NULL, 1e-35f, "rope.freq_base is 1e-35, outside 1..1e+12"},
+        {"rope.freq_base", NULL, 0.5f, "rope.freq_base is 0.5"},
+        {"rope.freq_base", NULL, 1e30f, "rope.freq_base is 1e+30"},
+        {"rope.scaling.factor", NULL, 1e-35f, "rope.scaling.factor is 1e-35"},
+        {"rope.scaling.factor", NULL, -2, "rope.scaling.factor is -2"},
+        {"attention.scale", NULL, 0, "attention.scale is 0, outside"},
+        {"attention.scale", NULL, -1, "attention.scale is -1"},
+        {"attention.scale", NULL, 1e30f, "attention.scale is 1e+30"},
+        {"attention.scale", NULL, INFINITY, "attention.scale is not a finite number"},
+        {"attention.layer_norm_rms_epsilon", NULL, 1e-35f, "epsilon is 1e-35"},
+        {"attention.layer_norm_rms_epsilon", NULL, NAN, "epsilon is nan"},
+        {"rope.scaling.attn_factor", "yarn", 1e30f, "makes them useless"},
+        {"rope.scaling.attn_factor", "yarn", 0, "makes them useless"},
+    };
+    for (size_t i = 0; i < T9_COUNT(cases); i++)
+        expect_refusal((struct change){.f32_key = cases[i].key,
+                                       .f32 = cases[i].v,
+                                       .str_key = cases[i].yarn_key ? "rope.scaling.type" : NULL,
+                                       .str = cases[i].yarn_key},
+                       T9_STATUS_CORRUPT, cases[i].part);
+}
+
 static void test_keys(void **state)
 {
     (void)state;
@@ -356,6 +388,7 @@ static void test_keys(void **state)
                    T9_STATUS_CORRUPT, "layer_norm_rms_epsilon is -1");
     expect_refusal((struct change){.str_key = "rope.freq_base", .str = "big"}, T9_STATUS_CORRUPT,
                    "rope.freq_base");
+    refuse_numbers();
     /* Read and honoured, or harmless. */
     expect_ok((struct change){.f32_key = "attention.scale", .f32 = 0.25f}, &l);
     assert_true(l.m->hp.attn_scale == 0.25f);
