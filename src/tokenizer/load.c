@@ -171,7 +171,8 @@ static void set_flags(struct tokenizer *t, const struct tok_source *s)
         t->lower = wpm_is_lower(t);
         break;
     }
-    if (t->unk >= 0 && t->type[t->unk] == TOK_TYPE_UNKNOWN && !t->chars.all_bytes)
+    bool from_text = t->kind != TOK_KIND_BPE && !t->chars.all_bytes;
+    if (t->unk >= 0 && t->type[t->unk] == TOK_TYPE_UNKNOWN && from_text)
         t->flags[t->unk] |= VOCAB_FLAG_TEXT; /* encoding makes it out of text */
     /* Gemma 4 begins with BOS whatever a file says: early ones had the flag wrong. */
     t->add_bos = s->add_bos < 0 || t->kind == TOK_KIND_GEMMA4 ? bos : s->add_bos > 0;
@@ -180,6 +181,17 @@ static void set_flags(struct tokenizer *t, const struct tok_source *s)
         LOG_WARN("tokenizer", "prompts should begin with BOS, but the file names no bos_token_id");
         t->add_bos = false;
     }
+}
+
+/* No vocabulary has every word: without a token for the others they would be left out of a text. */
+static t9_status check_unknown(const struct tokenizer *t, struct t9_err *err)
+{
+    if (t->kind != TOK_KIND_WPM || t->unk >= 0)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_CORRUPT,
+                   "the file names no tokenizer.ggml.unknown_token_id and has no token [UNK]; a "
+                   "tokenizer of the kind bert needs one for words that the vocabulary lacks: "
+                   "convert the model again");
 }
 
 static t9_status fill_special(struct tokenizer *t, struct t9_err *err)
@@ -222,7 +234,7 @@ static t9_status fill(struct tokenizer *t, const struct tok_source *s, struct t9
     if (t->kind == TOK_KIND_BPE)
         T9_TRY(uniclass_init(&t->uniclass, err));
     set_flags(t, s);
-    return T9_STATUS_OK;
+    return check_unknown(t, err);
 }
 
 t9_status tokenizer_new_from(struct tokenizer **out, const struct tok_source *s, struct t9_err *err)

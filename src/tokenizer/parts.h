@@ -259,7 +259,7 @@ struct tokenizer {
     struct bpe bpe;
     struct chars chars; /* SPM, GEMMA4 */
     struct uniclass uniclass;
-    int32_t unk; /* stands for text without a token, -1: it is left out */
+    int32_t unk; /* stands for text without a token, -1: it is left out; WPM has one */
     bool add_bos, add_eos;
     bool collapse_spaces; /* SPM: runs of spaces count as one */
     bool hash_marks;      /* WPM: the file marks what goes on in a word, by ## */

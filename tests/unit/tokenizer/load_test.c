@@ -94,14 +94,16 @@ static void test_odd_but_loaded(void **state)
     tokenizer_free(t);
 }
 
-/* A byte without a token is left out and its neighbours meet, as in the reference implementation.
- */
+/* A byte without a token is left out and its neighbours meet, as in the reference implementation;
+ * the unknown token, if there is one, stands for no text. */
 static void test_absent_byte(void **state)
 {
     (void)state;
     toy_init(&y, "gpt-2");
     y.type['x'] = TOK_TYPE_UNUSED;
+    y.src.unk = toy_token(&y, STR("<unk>"), TOK_TYPE_UNKNOWN);
     struct tokenizer *t = toy_build(&y);
+    assert_int_equal(tokenizer_vocab(t)->flags[y.src.unk] & VOCAB_FLAG_TEXT, 0);
     struct tok_ids ids;
     struct tok_span s = toy_user(STR("hxe"));
     tok_ids_init(&ids, 10);

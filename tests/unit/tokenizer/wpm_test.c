@@ -107,21 +107,27 @@ static void test_long_words(void **state)
     tok_ids_deinit(&ids);
     tokenizer_free(t);
     mem_free(text);
-    /* Without a token for it an unknown word is left out. */
+}
+
+/* An unknown word without a token for it would be left out in silence. */
+static void test_no_unknown(void **state)
+{
+    (void)state;
     tokenizer_free(build(SP, "", false));
     p.y.token[1] = STR("unk");
-    t = toy_build(&p.y);
-    pieces_expect(t, "hello qqq", false, " hello");
+    pieces_refused(&p, T9_STATUS_CORRUPT, "unknown_token_id");
+    p.y.src.unk = 1;
+    struct tokenizer *t = toy_build(&p.y);
+    pieces_expect(t, "hello qqq", false, " hello|unk");
     tokenizer_free(t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),
-        cmocka_unit_test(test_cased),
-        cmocka_unit_test(test_special),
-        cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_words),      cmocka_unit_test(test_cased),
+        cmocka_unit_test(test_special),    cmocka_unit_test(test_long_words),
+        cmocka_unit_test(test_no_unknown),
     };
     log_configure(&(struct log_config){.level = LOG_LEVEL_ERROR});
     return cmocka_run_group_tests(tests, NULL, NULL);
