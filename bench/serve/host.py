@@ -118,19 +118,34 @@ def process_ticks(pid):
     return sum(int(x) for x in fields[11:15])
 
 
-def busy_ticks():
-    """Ticks in which a CPU did something, or was taken from this machine by its host."""
+def own_cpus():
+    """Numbers of the CPUs that this program, and so what it starts, may use."""
+    try:
+        return os.sched_getaffinity(0)
+    except AttributeError:
+        return set(range(os.cpu_count() or 1))
+
+
+def busy_ticks(cpus):
+    """Ticks in which these CPUs did something, or were taken from this machine by its host."""
+    busy = 0
     with open("/proc/stat") as f:
-        t = [int(x) for x in f.readline().split()[1:]]
-    user, nice, system, _idle, _wait, irq, softirq, steal = t[:8]
-    return user + nice + system + irq + softirq + steal
+        for row in f:
+            m = re.match(r"cpu(\d+) (.*)", row)
+            if m and int(m.group(1)) in cpus:
+                user, nice, system, _idle, _wait, irq, softirq, steal = (
+                    int(x) for x in m.group(2).split()[:8])
+                busy += user + nice + system + irq + softirq + steal
+    return busy
 
 
 class OtherLoad:
-    """Share of all CPUs that neither this program nor the given processes used, in percent."""
+    """Share of this program's CPUs that others than it and the given processes used, in percent.
+    Under `taskset` these are the chosen ones: several measurements may run beside each other."""
 
     def __init__(self, *pids):
         self.pids = pids + ("self",)
+        self.cpus = own_cpus()
         self.at = self.begin = None
         try:
             self.begin = self.read()
@@ -139,12 +154,12 @@ class OtherLoad:
             pass
 
     def read(self):
-        return busy_ticks() - sum(process_ticks(p) for p in self.pids)
+        return busy_ticks(self.cpus) - sum(process_ticks(p) for p in self.pids)
 
     def percent(self):
         if self.begin is None:
             return None
-        span = (time.monotonic() - self.at) * TICKS_PER_S * (os.cpu_count() or 1)
+        span = (time.monotonic() - self.at) * TICKS_PER_S * len(self.cpus)
         return max(0.0, 100.0 * (self.read() - self.begin) / max(span, 1.0))
 
 
