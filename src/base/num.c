@@ -197,8 +197,15 @@ uint16_t num_bf16_from_f32(float f)
 
 bool num_all_finite(const float *v, size_t n)
 {
-    uint32_t bad = 0;
-    for (size_t i = 0; i < n; i++) /* of whole numbers, so that it is a few vector instructions */
-        bad |= (num_bits_from_f32(v[i]) & 0x7F800000u) == 0x7F800000u;
-    return bad == 0;
+    /* One added to an exponent of all ones runs into the sign's place, and no further: two numbers
+     * at a time fit a word, which matters for rows of 200,000 of them. */
+    const uint64_t exponents = 0x7F8000007F800000u, ones = 0x0080000000800000u;
+    uint64_t carried = 0, two;
+    for (; n >= 2; v += 2, n -= 2) {
+        memcpy(&two, v, sizeof two);
+        carried |= (two & exponents) + ones;
+    }
+    two = n > 0 ? num_bits_from_f32(*v) : 0;
+    carried |= (two & exponents) + ones;
+    return (carried & 0x8000000080000000u) == 0;
 }

@@ -51,9 +51,10 @@ struct bench_report {
     const struct cli_options *o;
     const struct runtime *rt;
     struct be_limits limits;
-    char date[32], sha256[65]; /* of the file's first part, for CSV */
-    struct buf cpu;            /* its name */
-    struct buf cells;          /* JSON, while it grows */
+    char date[32];
+    struct buf sha256; /* of the file's parts, blanks between; for CSV */
+    struct buf cpu;    /* its name */
+    struct buf cells;  /* JSON, while it grows */
     int n_unsteady;
     bool complete; /* no cell is missing; set by the caller before the end */
 };

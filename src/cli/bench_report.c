@@ -138,11 +138,13 @@ static void head_lines(const struct bench_report *r, const char *prefix)
     printf("%stempo9 %s (%s), %s, %s, %s\n", prefix, T9_VERSION, T9_BUILD_ID, T9_BUILD_COMPILER,
            T9_BUILD_TYPE, r->date);
     printf("%sflags: %s\n", prefix, T9_BUILD_FLAGS);
-    printf("%s%.*s; backend %s (%s, %s), %d threads\n", prefix, (int)r->cpu.n, r->cpu.p,
-           be_name(rt->be), be_isa(rt->be), be_numerics(rt->be), be_threads(rt->be));
-    printf("%s%s: %s, %.1f MB; kv %s\n", prefix, gguf_file_name(rt->gguf),
-           model_info(rt->model)->arch, (double)gguf_file_bytes(rt->gguf) / 1e6,
-           kv_type_name(session_kv_type(r->o)));
+    fputs(prefix, stdout);
+    cli_put_text(stdout, buf_str(&r->cpu));
+    printf("; backend %s (%s, %s), %d threads\n%s", be_name(rt->be), be_isa(rt->be),
+           be_numerics(rt->be), be_threads(rt->be), prefix);
+    cli_put_message(stdout, gguf_file_name(rt->gguf));
+    printf(": %s, %.1f MB; kv %s\n", model_info(rt->model)->arch,
+           (double)gguf_file_bytes(rt->gguf) / 1e6, kv_type_name(session_kv_type(r->o)));
     printf("%smeasured at first: memory read %.1f GB/s, int8 dot products %.0f Gop/s\n", prefix,
            r->limits.read_gbps, r->limits.dot_gops);
 }
@@ -185,20 +187,22 @@ static void table_end(const struct bench_report *r)
 
 /* ---- CSV ---- */
 
-static void csv_text(struct buf *b, const char *text)
+static void csv_text(struct buf *b, str text)
 {
-    buf_puts(b, "\"");
-    for (; *text; text++) {
-        buf_puts(b, *text == '"' ? "\"" : "");
-        buf_printf(b, "%c", *text);
+    buf_putc(b, '"');
+    for (size_t i = 0; i < text.n; i++) {
+        buf_puts(b, text.p[i] == '"' ? "\"" : "");
+        buf_putc(b, text.p[i]);
     }
     buf_puts(b, "\",");
 }
 
 static void csv_begin(struct bench_report *r)
 {
-    if (hash_sha256_file(gguf_part_path(r->rt->gguf, 0), r->sha256, NULL) != T9_STATUS_OK)
-        r->sha256[0] = 0;
+    char hex[65];
+    for (uint32_t i = 0; i < gguf_part_count(r->rt->gguf); i++)
+        if (hash_sha256_file(gguf_part_path(r->rt->gguf, i), hex, NULL) == T9_STATUS_OK)
+            buf_printf(&r->sha256, "%s%s", i ? " " : "", hex);
     printf("kind,prompt,decode,depth,batch,runs,median_tokens_per_s,min_tokens_per_s,"
            "max_tokens_per_s,spread_percent,steady,streams_tokens_per_s,bytes_per_token,"
            "memory_percent,ops_per_token,int8_percent,text_hash,logits_hash,version,build,compiler,"
@@ -221,16 +225,17 @@ static void csv_row(const struct bench_report *r, const struct bench_cell *c,
         shown_or(streams, f->streams_median, 4, ""), shown_or(bytes, f->bytes_per_token, 0, ""),
         shown_or(memory, f->memory_percent, 2, ""), f->ops_per_token,
         shown_or(ops, f->ops_percent, 2, ""), c->text_hash, c->logits_hash);
-    csv_text(&b, T9_VERSION);
-    csv_text(&b, T9_BUILD_ID);
-    csv_text(&b, T9_BUILD_COMPILER);
-    csv_text(&b, T9_BUILD_FLAGS);
-    buf_printf(&b, "\"%.*s\",%s,%s,%s,%d,%s,", (int)r->cpu.n, r->cpu.p, be_name(rt->be),
-               be_isa(rt->be), be_numerics(rt->be), be_threads(rt->be),
-               kv_type_name(session_kv_type(r->o)));
-    csv_text(&b, gguf_file_name(rt->gguf));
-    buf_printf(&b, "%llu,%s,%.2f,%.1f,%s\n", (unsigned long long)gguf_file_bytes(rt->gguf),
-               r->sha256, r->limits.read_gbps, r->limits.dot_gops, r->date);
+    csv_text(&b, STR(T9_VERSION));
+    csv_text(&b, STR(T9_BUILD_ID));
+    csv_text(&b, STR(T9_BUILD_COMPILER));
+    csv_text(&b, STR(T9_BUILD_FLAGS));
+    csv_text(&b, buf_str(&r->cpu));
+    buf_printf(&b, "%s,%s,%s,%d,%s,", be_name(rt->be), be_isa(rt->be), be_numerics(rt->be),
+               be_threads(rt->be), kv_type_name(session_kv_type(r->o)));
+    csv_text(&b, str_from(gguf_file_name(rt->gguf)));
+    buf_printf(&b, "%llu,%.*s,%.2f,%.1f,%s\n", (unsigned long long)gguf_file_bytes(rt->gguf),
+               (int)r->sha256.n, r->sha256.p ? r->sha256.p : "", r->limits.read_gbps,
+               r->limits.dot_gops, r->date);
     cli_write(b.p, b.n);
     fflush(stdout);
     buf_deinit(&b);
@@ -331,6 +336,7 @@ void bench_report_begin(struct bench_report *r, const struct cli_options *o,
     *r = (struct bench_report){.o = o, .rt = rt};
     buf_init(&r->cells, (size_t)32 << 20);
     buf_init(&r->cpu, 4096);
+    buf_init(&r->sha256, 1 << 16);
     identity_cpu_write(&r->cpu);
     clock_iso8601(r->date);
     bench_report_limits(r);
@@ -364,4 +370,5 @@ void bench_report_deinit(struct bench_report *r)
 {
     buf_deinit(&r->cells);
     buf_deinit(&r->cpu);
+    buf_deinit(&r->sha256);
 }

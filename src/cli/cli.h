@@ -138,6 +138,7 @@ const char *cli_command_name(cli_command c);
 int cli_fail(const struct t9_err *err);
 /* A text from elsewhere, with control characters escaped. */
 void cli_put_message(FILE *out, const char *msg);
+void cli_put_text(FILE *out, str text);
 /* To standard output; what fails shows in cli_finish_stdout. p may be NULL when n is 0. A terminal
  * is given control characters as \x1b and the like (see visible.h), anything else every byte. */
 void cli_write(const void *p, size_t n);

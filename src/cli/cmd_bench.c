@@ -92,15 +92,41 @@ static t9_status bench_all(struct runtime *rt, struct bench_report *r, struct t9
     return s;
 }
 
-/* Every sequence of a cell must run at once. */
+/* Every sequence of a cell must run at once, and may wait before. */
 static void make_room(struct cli_options *o)
 {
     for (int i = 0; i < o->bench_batch.n; i++) {
         int32_t n = o->bench_batch.v[i] + (o->bench_mixed.n > 0);
         o->max_batch = o->max_batch < n ? n : o->max_batch;
     }
-    if (o->step_tokens < o->max_batch)
-        o->step_tokens = o->max_batch;
+    o->queue = o->queue < o->max_batch ? o->max_batch : o->queue;
+    o->step_tokens = o->step_tokens < o->max_batch ? o->max_batch : o->step_tokens;
+}
+
+/* Whether n tokens and `more` that follow fit into the context. */
+static t9_status check_length(const struct engine *e, const char *option, int32_t n, int32_t more,
+                              struct t9_err *err)
+{
+    if (engine_max_tokens(e, n > 0 ? n : 1) >= more)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_INVALID,
+                   "%s %d: the tokens of the context and %d that are decoded are more than the "
+                   "limit of %d; see --max-length",
+                   option, n, more, engine_max_length(e));
+}
+
+/* No cell shows only after the others that it cannot be run. */
+static t9_status check_cells(const struct engine *e, const struct cli_options *o,
+                             struct t9_err *err)
+{
+    bool streams = o->bench_decode > 0 || o->bench_mixed.n > 0;
+    for (int i = 0; i < o->bench_prompt.n; i++)
+        T9_TRY(check_length(e, "--prompt-tokens", o->bench_prompt.v[i], 1, err));
+    for (int i = 0; i < o->bench_mixed.n; i++)
+        T9_TRY(check_length(e, "--mixed", o->bench_mixed.v[i], 1, err));
+    for (int i = 0; i < o->bench_depth.n && streams; i++)
+        T9_TRY(check_length(e, "--depth", o->bench_depth.v[i], o->bench_decode + 1, err));
+    return T9_STATUS_OK;
 }
 
 int cmd_bench(const struct cli_options *options)
@@ -113,12 +139,13 @@ int cmd_bench(const struct cli_options *options)
     t9_status s = runtime_open_tokenizer(&rt, &o, &err);
     if (s == T9_STATUS_OK)
         s = runtime_open_model(&rt, &o, o.step_tokens, &err);
-    bool begun = s == T9_STATUS_OK;
-    if (begun) /* before the engine's threads are there */
-        bench_report_begin(&r, &o, &rt);
     if (s == T9_STATUS_OK)
         s = runtime_open_engine(&rt, &o, &err);
-    if (s == T9_STATUS_OK) {
+    if (s == T9_STATUS_OK)
+        s = check_cells(rt.engine, &o, &err);
+    bool begun = s == T9_STATUS_OK;
+    if (begun) {
+        bench_report_begin(&r, &o, &rt);
         bench_watch(rt.engine);
         s = bench_all(&rt, &r, &err);
     }

@@ -164,7 +164,8 @@ static void print_text(const struct gguf *g, const struct mix *m)
 {
     struct buf b;
     buf_init(&b, SIZE_MAX / 2);
-    printf("%s: GGUF v%u, %u part%s, %.1f MB\n", gguf_path(g), gguf_version(g), gguf_part_count(g),
+    cli_put_message(stdout, gguf_path(g));
+    printf(": GGUF v%u, %u part%s, %.1f MB\n", gguf_version(g), gguf_part_count(g),
            gguf_part_count(g) == 1 ? "" : "s", (double)gguf_file_bytes(g) / 1e6);
     printf("%.1f M parameters in %" PRIu64 " tensors, %.2f bits per weight\n",
            (double)m->all_elems / 1e6, gguf_tensor_count(g),

@@ -294,8 +294,8 @@ static struct result result_of(struct scorer *s)
 static void result_print(const struct scorer *s, const struct runtime *rt, const struct result *r)
 {
     const struct plan *p = &s->plan;
-    printf("%s: perplexity %.4f +- %.4f\n", gguf_file_name(rt->gguf), r->perplexity,
-           r->perplexity_error);
+    cli_put_message(stdout, gguf_file_name(rt->gguf));
+    printf(": perplexity %.4f +- %.4f\n", r->perplexity, r->perplexity_error);
     printf("%lld tokens scored: the last %d of each of %d windows of %d%s; %.1f s\n",
            (long long)s->n, p->stride, s->n_done, p->context,
            p->bos >= 0 ? " that begin with BOS" : "", (double)(s->end_ns - s->begin_ns) / 1e9);

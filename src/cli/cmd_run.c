@@ -110,6 +110,10 @@ static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struc
 {
     struct t9_request_params p;
     const struct cli_sampling *sampling = &c->o->sampling;
+    if (ids->n == 0)
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "the model's template makes no text of this conversation, so that there is "
+                       "nothing to answer; see tempo9 inspect for the template");
     if (t9_engine_max_tokens(c->session.engine, (int32_t)ids->n) < 1)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
                        "the conversation has %zu tokens and the limit is %d: start a new one with "
@@ -292,8 +296,8 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
     int idle_interrupts = 0;
     buf_init(&line, LINE_BYTES_MAX);
     if (c->terminal) {
-        fprintf(stderr, "%s ready. /reset starts anew, Ctrl-C stops an answer, Ctrl-D leaves.\n",
-                c->info.file_name);
+        cli_put_message(stderr, c->info.file_name);
+        fputs(" ready. /reset starts anew, Ctrl-C stops an answer, Ctrl-D leaves.\n", stderr);
         editor_open(&ed);
     }
     for (;;) {

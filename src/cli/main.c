@@ -109,15 +109,20 @@ void cli_interrupt_wait(void)
 }
 
 /* Messages quote files and templates. */
-void cli_put_message(FILE *out, const char *msg)
+void cli_put_text(FILE *out, str text)
 {
     struct visible v = {.lines = false};
     struct buf b;
     buf_init(&b, SHOWN_BYTES_MAX);
-    visible_push(&v, msg, strlen(msg), &b);
+    visible_push(&v, text.p, text.n, &b);
     visible_end(&v, &b);
     fwrite(b.p, 1, b.n, out);
     buf_deinit(&b);
+}
+
+void cli_put_message(FILE *out, const char *msg)
+{
+    cli_put_text(out, str_from(msg));
 }
 
 int cli_fail(const struct t9_err *err)

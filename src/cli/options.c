@@ -86,7 +86,7 @@ static int usage_error(const struct cli_options *o, const char *what, const char
                        const char *why)
 {
     fprintf(stderr, "tempo9: %s%s%s: %s\nusage: tempo9 %s\nTry 'tempo9 %s --help'.\n", what,
-            value ? " " : "", value ? value : "", why, COMMANDS[o->command].usage,
+            value && *value ? " " : "", value ? value : "", why, COMMANDS[o->command].usage,
             COMMANDS[o->command].name);
     return EXIT_USAGE;
 }
@@ -186,6 +186,8 @@ static void range_text(const struct opt *opt, char *out, size_t cap)
         snprintf(out, cap, "not a value from %.10g to %.10g", opt->min, opt->max);
     else if (opt->kind == OPT_TEXTS)
         snprintf(out, cap, "empty, or more than %d of them", CLI_LIST_MAX);
+    else if (opt->kind == OPT_TEXT)
+        snprintf(out, cap, "empty");
     else
         snprintf(out, cap, "not a valid %s", opt->arg);
 }

@@ -7,10 +7,11 @@ Standard library only.
 """
 
 import argparse
+import array
 import csv
 import fcntl
+import hashlib
 import io
-import array
 import json
 import math
 import os
@@ -32,6 +33,7 @@ import time
 import tty
 import urllib.request
 
+import gguf_split
 import t9server
 import tokenizer_oracle
 
@@ -83,7 +85,7 @@ def test_usage_errors(cli):
                  (m, "--log-level", "loud"), (m, "--speculation-k", "4"), (m, "--mmproj", m),
                  (m, "extra"), (m, "--strict=1"), (m, "--json"), ("run", m, "--port", "1"),
                  ("run", m, "Hello"), ("run", m, "--temperature", "nan"), ("run", m, "--temperature", "warm"),
-                 ("run", m, "--top-p", "0"), ("run", m, "--top-p", "1.5"),
+                 ("run", m, "--top-p", "0"), ("run", m, "-p", ""), ("run", m, "--top-p", "1.5"),
                  ("run", m, "--seed", "-1"), ("run", m, "--seed", "18446744073709551616"),
                  ("inspect",), ("tokenize", m, "--ids", "--pieces"), ("render", "--template", "x"),
                  ("render", "--template", "x", "--input", "y", "--now", "yesterday"),
@@ -99,6 +101,7 @@ def test_usage_errors(cli):
                  (m, "--max-per-client", "0"), (m, "--drain-timeout", "-1"),
                  ("run", m, "--plan-log", "x")):
         out, err = cli.run(*args, code=2)
+        check("-p" not in args or "" not in args or "--prompt: empty" in err, err)
         check(out == b"" and err.startswith("tempo9: ") and
               ("usage: tempo9 " in err or "--config" in args),
               "%r: %r %r" % (args, out, err))
@@ -579,6 +582,44 @@ def test_bench_formats(cli):
     check(len(table) == 5 and len({x.count("|") for x in table}) == 1, "%r" % table)
 
 
+def test_bench_refuses_early(cli):
+    """What cannot be run is refused before anything is measured; what waits for others has a place."""
+    out, err = cli.run("bench", cli.tiny, "-p", "8", "-n", "4", "-d", "0,5000", "-r", "1", code=1)
+    check(out == b"" and "--depth 5000" in err and "2048" in err, "%r %r" % (out, err))
+    for option in "-p", "--mixed":
+        out, err = cli.run("bench", cli.tiny, "-n", "4", option, "4,2048", "-r", "1", code=1)
+        check(out == b"" and " 2048: " in err, "%r %r" % (out, err))
+    cli.run("bench", cli.tiny, "-p", "2047", "-n", "4", "-d", "2043", "-r", "1")
+    out, _ = cli.run("bench", cli.tiny, "-p", "0", "-n", "2", "-b", "300", "-r", "1")
+    check(b"batch 300" in out, out)
+
+
+def test_names_do_not_drive_the_terminal(cli):
+    name = 'a "b"\x1b[31m.gguf'
+    path = os.path.join(cli.tmp, name)
+    shutil.copy(cli.tiny, path)
+    text = cli.file("text.txt", "some words " * 9)
+    bench = ("bench", path, "-p", "8", "-n", "0", "-r", "1")
+    for args in (bench, (*bench, "--markdown"), ("inspect", path),
+                 ("perplexity", path, "--file", text, "--context", "8")):
+        out, _ = cli.run(*args)
+        check(b"\x1b" not in out and b"\\x1b[31m.gguf" in out, "%s: %r" % (args[0], out[:600]))
+    out, _ = cli.run(*bench, "--csv")
+    check(next(csv.DictReader(io.StringIO(out.decode())))["model"] == name, out)
+
+
+def test_bench_of_a_split_file(cli):
+    """Every part of the file is in the identity of its figures."""
+    with open(cli.tiny, "rb") as f:
+        parts = gguf_split.split(f.read(), 3)
+    paths = [cli.file("split-%05d-of-00003.gguf" % (i + 1), p) for i, p in enumerate(parts)]
+    want = [hashlib.sha256(p).hexdigest() for p in parts]
+    args = ("bench", paths[0], "-p", "8", "-n", "0", "-r", "1")
+    row = next(csv.DictReader(io.StringIO(cli.run(*args, "--csv")[0].decode())))
+    check(row["model_sha256"].split(" ") == want, row["model_sha256"])
+    check(json.loads(cli.run(*args, "--json")[0])["model"]["sha256"] == want, "JSON")
+
+
 def test_run(cli):
     args = ("run", cli.tiny, "-p", "hello", "-n", "12", "--seed", "3")
     out, err = cli.run(*args)
@@ -588,6 +629,18 @@ def test_run(cli):
     lines, err = cli.run("run", cli.tiny, "-n", "4", "--temperature", "0", stdin=talk)
     check(len(lines) % 2 == 0 and lines[:len(lines) // 2] == lines[len(lines) // 2:],
           "after /reset the same question has the same answer: %r" % lines)
+
+
+def test_run_of_nothing(cli):
+    """A template that makes no text of the messages is no conversation that is too long."""
+    template = json.loads(cli.run("inspect", cli.tiny, "--json")[0])["metadata"]["tokenizer.chat_template"]
+    with open(cli.tiny, "rb") as f:
+        data = f.read()
+    check(data.count(template.encode()) == 1, "the template")
+    silent = "{#%s#}" % ("x" * (len(template.encode()) - 4))
+    path = cli.file("silent.gguf", data.replace(template.encode(), silent.encode()))
+    _, err = cli.run("run", path, "-p", "hi", code=1)
+    check("template makes no text" in err, err)
 
 
 def test_run_commands(cli):
