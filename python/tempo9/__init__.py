@@ -363,8 +363,9 @@ class Request(_Handle):
     """An answer being made: iterate over its events. Closing it, also by leaving the loop early, cancels it."""
     _WAIT_MS = 200  # so that Ctrl-C is seen
 
-    def __init__(self, p, engine):
+    def __init__(self, p, engine, n_prompt, n_logprobs):
         self._engine = engine
+        self._n_prompt, self._n_logprobs = n_prompt, n_logprobs
         self._over = False
         self._reading = _threading.Lock()
         self._own(p)
@@ -406,6 +407,18 @@ class Request(_Handle):
     def cancel(self):
         """Ends the answer within two steps, from any thread."""
         self._call(self._beside_engine, _native.lib.t9_request_cancel)
+
+    def prompt_logprobs(self):
+        """For each token of the prompt a list of (token, logprob), its own first, and None for the first token, which
+        nothing precedes. None without prompt_logprobs, and before a token has come or the answer has ended."""
+        return self._call(self._prompt_logprobs)
+
+    def _prompt_logprobs(self, p):
+        rows, width = self._beside_engine(p, _native.lib.t9_request_logprobs, True), self._n_logprobs
+        if not rows:
+            return None
+        pairs = [(r.token, r.logprob) for r in rows[:self._n_prompt * width]]
+        return [pairs[i * width:(i + 1) * width] if i else None for i in range(self._n_prompt)]
 
     def _next(self, p, ev):
         """What came, copied while the request is there; None: nothing."""
@@ -452,8 +465,8 @@ class Engine(_Handle):
         _fill(p, **params)
 
     _PARAMS = ("max_tokens", "temperature", "top_p", "min_p", "top_k", "seed", "choice", "presence_penalty",
-               "frequency_penalty", "repetition_penalty", "n_logprobs", "prompt_logprobs", "min_tokens", "ignore_eos",
-               "text", "priority", "client_key", "queue_timeout_ms", "n_pin_tokens", "pin_ms")
+               "frequency_penalty", "repetition_penalty", "n_logprobs", "prompt_logprobs", "prompt_only", "min_tokens",
+               "ignore_eos", "text", "priority", "client_key", "queue_timeout_ms", "n_pin_tokens", "pin_ms")
 
     def submit(self, tokens, stop=(), stop_ids=(), logit_bias=None, **params):
         """Queues a prompt of tokens and returns its Request. stop: texts; logit_bias: {token: bias}."""
@@ -474,7 +487,7 @@ class Engine(_Handle):
 
     def _submit(self, engine, p, out, err):
         _check(_native.lib.t9_engine_submit(engine, _c.byref(p), _c.byref(out), _c.byref(err)), err)
-        return Request(out.value, self)
+        return Request(out.value, self, p.n_prompt, p.n_logprobs)
 
     def generate(self, prompt, **params):
         """Yields the text that continues a prompt (text, control tokens recognised; or tokens), as it comes."""

@@ -164,6 +164,7 @@ _FUNCTIONS = {
     "t9_request_params_init": (None, (c.POINTER(RequestParams), _SIZE)),
     "t9_engine_submit": (c.c_int, (_P, c.POINTER(RequestParams), c.POINTER(_P), _ERR)),
     "t9_request_next": (c.c_int, (_P, _I32, c.POINTER(Event))),
+    "t9_request_logprobs": (c.POINTER(Logprob), (_P, c.c_bool)),
     "t9_request_cancel": (None, (_P,)),
     "t9_request_free": (None, (_P,)),
 }

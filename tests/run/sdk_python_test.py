@@ -106,6 +106,18 @@ class Package(unittest.TestCase):
         self.assertTrue(all(len(r) == 3 and r[1][1] >= r[2][1] for r in rows))
         text = "".join(e.text for e in events)
         self.assertEqual(text, self.model.detokenize(out))
+        with self.engine.submit(tokens, prompt_only=True, prompt_logprobs=True, n_logprobs=2) as request:
+            events = list(request)
+            rows = request.prompt_logprobs()
+        self.assertEqual((events[-1].kind, events[-1].finish, events[-1].n_prompt), ("done", "length", len(tokens)))
+        self.assertEqual([e for e in events if e.tokens or e.text], [])
+        self.assertIsNone(rows[0])
+        self.assertEqual([row[0][0] for row in rows[1:]], tokens[1:])
+        self.assertTrue(all(len(row) == 2 and row[0][1] <= 0 for row in rows[1:]))
+        self.refused("prompt_only", lambda: self.engine.submit(tokens, prompt_only=True, max_tokens=2))
+        with self.engine.submit(tokens, max_tokens=1) as request:
+            list(request)
+            self.assertIsNone(request.prompt_logprobs())
         biased = self.engine.submit(tokens, max_tokens=4, logit_bias={65: 100}, ignore_eos=True)
         self.assertEqual([t for e in biased for t in e.tokens], [65] * 4)
         biased.close()
