@@ -336,8 +336,10 @@ static t9_status write_error(struct download *d, int e)
                        (double)d->file->size_bytes / 1e6);
     if (e == EFBIG)
         return t9_fail(&d->err, T9_STATUS_IO,
-                       "%s: a file of %.1f MB is over the limit of this file system or user", name,
-                       (double)d->file->size_bytes / 1e6);
+                       "%.90s: a file of %.1f MB is over the limit of this file system or user; "
+                       "%.1f MB are kept: raise it (ulimit -f), or set HF_HUB_CACHE to a folder on "
+                       "another disk, and try again",
+                       name, (double)d->file->size_bytes / 1e6, (double)d->have_bytes / 1e6);
     return t9_fail(&d->err, T9_STATUS_IO, "%s: cannot be written: %s", name,
                    strerror_r(e, z, sizeof z));
 }

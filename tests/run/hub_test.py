@@ -301,13 +301,54 @@ def test_disk_full(a, tmp):
         f.size = len(f.data)
         _, err = b.pull(hub, code=1, preexec_fn=lambda: resource.setrlimit(
             resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)))
-        check("over the limit" in err, err)
+        check("over the limit" in err and "1.0 MB are kept" in err and "HF_HUB_CACHE" in err, err)
         check(os.stat(b.blob(f.sha256 + ".incomplete")).st_size == 1 << 20, "what came is kept")
         if a.shim:
             _, err = b.pull(hub, code=1, preload=True, env={"HUB_SHIM_FULL_AFTER": "1000000"})
             check("is full; 2.0 of 3.1 MB are kept" in err, err)
         b.pull(hub)
         b.has(name, f)
+
+
+def test_disk_fills_up(a, tmp):
+    """A file system that others fill meanwhile: what came is kept, and the rest fetched when there is room again."""
+    if not shutil.which("unshare"):
+        print("  no unshare here: left out")
+        return
+    b = Bench(a, tmp)
+    name, f, hub = one()
+    os.makedirs(b.cache)
+    script = 'mount -t tmpfs -o size=80m tmpfs "$HF_HUB_CACHE" || exit 77; echo mounted; "$@"; echo first $?; ' \
+             'read go; "$@" && cat "$HF_HUB_CACHE"/*/snapshots/*/* | sha256sum'
+    with hub:
+        hub.hold = threading.Event()
+        p = subprocess.Popen(
+            ["unshare", "-rm", "sh", "-c", script, "sh", a.program, "pull", "owner/repo"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**b.env, "HF_ENDPOINT": hub.url()}, text=True)
+        try:
+            if p.stdout.readline() != "mounted\n":
+                print("  no file system can be mounted here: left out")
+                return
+            wait_for(lambda: hub.seen("cdn"), "the request for the file")
+            inside = "/proc/%d/root%s" % (p.pid, b.cache)
+            free = os.statvfs(inside)
+            with open(inside + "/filler", "wb") as filler:
+                os.posix_fallocate(filler.fileno(), 0, free.f_bavail * free.f_frsize - (1 << 20))
+            hub.hold.set()
+            first = p.stdout.readline()
+            check(first == "first 1\n", first)
+            partial = os.path.join(inside, FOLDER, "blobs", f.sha256 + ".incomplete")
+            kept = os.stat(partial).st_size
+            check(0 < kept < len(f.data), "%d bytes are kept" % kept)
+            os.unlink(inside + "/filler")
+            out, err = p.communicate("go\n", timeout=60)
+        finally:
+            hub.hold.set()
+            p.kill()
+            p.wait()
+        check("is full; %.1f of 3.1 MB are kept: make room, or set HF_HUB_CACHE" % (kept / 1e6) in err, err)
+        check(out.split()[1] == f.sha256, out)
+        check(hub.seen("cdn")[-1].headers.get("range") == "bytes=%d-" % kept, "all was fetched again")
 
 
 def test_statuses(a, tmp):
@@ -486,7 +527,7 @@ def test_offline(a, tmp):
 
 
 def test_interrupt(a, tmp):
-    """Ctrl-C: exit 130, what came is kept, and the next run goes on."""
+    """Ctrl-C: exit 130 (a server: 0), what came is kept, and the next run goes on."""
     b = Bench(a, tmp)
     name, f, hub = one(4 << 20)
     with hub:
@@ -499,7 +540,8 @@ def test_interrupt(a, tmp):
             p.send_signal(signal.SIGINT)
             begin = time.monotonic()
             out, err = p.communicate(timeout=30)
-            check(p.returncode == 130 and b"goes on from there" in err, "%d %r" % (p.returncode, err))
+            want = 0 if command[0] == "serve" else 130
+            check(p.returncode == want and b"goes on from there" in err, "%d %r" % (p.returncode, err))
             check(time.monotonic() - begin < 3, "it took too long")
         # while it waits before a new try, too
         hub.list_status = [(429, [("Retry-After", "60")])]
