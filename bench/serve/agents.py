@@ -16,7 +16,6 @@ words.py; `--history script` continues with fixed text in place of the model's a
 servers get the same prompts. Standard library only.
 """
 
-import argparse
 import asyncio
 import sys
 import time
@@ -186,18 +185,11 @@ def add_options(p):
 
 def options(text=()):
     """The defaults, for those who call this from a program."""
-    p = argparse.ArgumentParser()
-    add_options(p)
-    return p.parse_args(text)
+    return common.options(add_options, text)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
-    common.add_server_options(p)
-    add_options(p)
-    p.add_argument("--runs", type=int, default=3)
-    p.add_argument("--no-check", action="store_true", help="measure only")
-    a = p.parse_args()
+    a = common.parser(__doc__, add_options, runs=3).parse_args()
     with common.server(a) as s:  # not one of the runs, so that each of them is cold
         ruler = asyncio.run(words.measure(s.endpoint))
     w = Workload(a, ruler)

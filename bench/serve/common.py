@@ -1,5 +1,6 @@
 """What the programs here share: where the server comes from, and how results leave."""
 
+import argparse
 import contextlib
 import json
 import os
@@ -11,7 +12,10 @@ import urllib.parse
 import host
 
 
-def add_server_options(p):
+def parser(doc, add_options=None, runs=None):
+    """What every program here understands, and its own; `runs`: how many there are, where a server is
+    started anew for each."""
+    p = argparse.ArgumentParser(description=doc.split("\n\n", 1)[0])
     p.add_argument("--url", help="a running server, such as http://127.0.0.1:11435")
     p.add_argument("--pid", type=int, help="its process, for memory and CPU figures (with --url)")
     p.add_argument("--program", default="build/tempo9", help="tempo9 to start (%(default)s)")
@@ -21,6 +25,19 @@ def add_server_options(p):
                    "{port} and {threads} are filled in")
     p.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     p.add_argument("--json", metavar="FILE", help="write all records there")
+    if add_options:
+        add_options(p)
+    if runs:
+        p.add_argument("--runs", type=int, default=runs)
+        p.add_argument("--no-check", action="store_true", help="measure only")
+    return p
+
+
+def options(add_options, text):
+    """A program's own alone, for those who call it from another one."""
+    p = argparse.ArgumentParser()
+    add_options(p)
+    return p.parse_args(text)
 
 
 class Running:

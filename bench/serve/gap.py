@@ -16,7 +16,6 @@ can, every token of that is text. With one that cannot, what its streams' tokens
 printed.
 """
 
-import argparse
 import asyncio
 import sys
 import time
@@ -162,18 +161,11 @@ def add_options(p):
 
 def options(text=()):
     """The defaults, for those who call this from a program."""
-    p = argparse.ArgumentParser()
-    add_options(p)
-    return p.parse_args(text)
+    return common.options(add_options, text)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
-    common.add_server_options(p)
-    add_options(p)
-    p.add_argument("--runs", type=int, default=1)
-    p.add_argument("--no-check", action="store_true", help="measure only")
-    a = p.parse_args()
+    a = common.parser(__doc__, add_options, runs=1).parse_args()
     runs, problems = [], []
     for n in range(a.runs):
         with common.server(a) as s:

@@ -12,7 +12,6 @@ between a good stream's tokens keep promise P3; memory is flat in the second hal
 with 0. Standard library only.
 """
 
-import argparse
 import asyncio
 import collections
 import json
@@ -471,8 +470,7 @@ def show(r):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
-    common.add_server_options(p)
+    p = common.parser(__doc__)
     p.add_argument("--hostile", type=int, default=64)
     p.add_argument("--streams", type=int, default=8)
     p.add_argument("--stream-tokens", type=int, default=200)

@@ -8,7 +8,6 @@ headers have come and that get a comment now and then. Told: resident memory for
 the CPU time that the server spends on all of them in a second beside the decoding thread's.
 """
 
-import argparse
 import asyncio
 import json
 import resource
@@ -65,8 +64,7 @@ async def measure(a, s):
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
-    common.add_server_options(p)
+    p = common.parser(__doc__)
     p.add_argument("--streams", type=int, default=5000)
     p.add_argument("--limit-kb", type=float, default=32)
     p.add_argument("--settle-s", type=float, default=6)

@@ -11,7 +11,6 @@ torn one is a beginning of it; the server is idle again soon after the end; its 
 second half. 429 and 503 are counted and obeyed. Standard library only.
 """
 
-import argparse
 import asyncio
 import collections
 import random
@@ -229,16 +228,11 @@ def add_options(p):
 
 def options(text=()):
     """The defaults, for those who call this from a program."""
-    p = argparse.ArgumentParser()
-    add_options(p)
-    return p.parse_args(text)
+    return common.options(add_options, text)
 
 
 def main():
-    p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
-    common.add_server_options(p)
-    add_options(p)
-    a = p.parse_args()
+    a = common.parser(__doc__, add_options).parse_args()
     with common.server(a) as s:
         ruler = asyncio.run(words.measure(s.endpoint))
         result, problems = asyncio.run(run_once(s.endpoint, s.pid, a, ruler))
