@@ -90,20 +90,23 @@ uint64_t conns_address_key(const struct sockaddr *from)
 
 /* ---- closing; lock held ---- */
 
-static void say(struct conns *c, struct conn *conn, const char *status, const char *more,
-                const char *message)
+static void say(struct conns *c, struct conn *conn, const struct conns_reply *r)
 {
     char body[256], reply[640];
+    const char *status = r->status;
+    conn->end.code = r->code;
     if (!c->limits.can_speak)
         return;
     int n = snprintf(body, sizeof body,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"invalid_request_error\",\"param\":"
-                     "null,\"code\":\"%s\"}}",
-                     message, conn->end.code);
+                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
+                     "\"code\":\"%s\"}}",
+                     r->message,
+                     t9_status_openai_type(status[0] == '5' ? T9_STATUS_BUSY : T9_STATUS_INVALID),
+                     r->code);
     n = snprintf(reply, sizeof reply,
                  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s"
                  "Connection: close\r\n\r\n%s",
-                 status, n, more, body);
+                 status, n, r->headers, body);
     /* Nobody waits for a client: what does not fit into the socket is not said. */
     if (send(conn->fd, reply, (size_t)n, MSG_DONTWAIT | MSG_NOSIGNAL) != n)
         return;
@@ -175,12 +178,19 @@ static bool is_late(const struct conns *c, struct conn *conn, uint64_t now_ns)
     return deadline_ns(c, conn) <= now_ns;
 }
 
+static bool has_begun(const struct conn *conn)
+{
+    return unfinished(conn) &&
+           (conn->state == CONN_STATE_HEAD || conn->state == CONN_STATE_BODY || has_unread(conn));
+}
+
 /* With 408 where a request has begun. */
 static void give_up(struct conns *c, struct conn *conn, const char *message, uint64_t now_ns)
 {
-    conn->end.code = "request_timeout";
-    if (conn->state == CONN_STATE_HEAD || conn->state == CONN_STATE_BODY || has_unread(conn))
-        say(c, conn, "408 Request Timeout", "", message);
+    struct conns_reply r = {"408 Request Timeout", "", "request_timeout", message};
+    conn->end.code = r.code;
+    if (has_begun(conn))
+        say(c, conn, &r);
     shut(c, conn, now_ns);
 }
 
@@ -230,9 +240,10 @@ struct conn *conns_open(struct conns *c, int fd, const struct sockaddr *from, ui
     c->n_open++;
     if (!room) {
         c->n_refused++;
-        conn->end.code = "too_many_connections";
-        say(c, conn, "503 Service Unavailable", "Retry-After: 5\r\n",
-            "too many connections are open; try again later");
+        struct conns_reply r = {"503 Service Unavailable", "Retry-After: 5\r\n",
+                                "too_many_connections",
+                                "too many connections are open; try again later"};
+        say(c, conn, &r);
         shut(c, conn, now_ns);
     }
     pthread_mutex_unlock(&c->lock);
@@ -289,6 +300,34 @@ bool conns_complete(struct conns *c, struct conn *conn)
         conn->state = CONN_STATE_COMPLETE;
     pthread_mutex_unlock(&c->lock);
     return in_time;
+}
+
+bool conns_refuse(struct conns *c, struct conn *conn, const struct conns_reply *r, uint64_t now_ns)
+{
+    if (!conn)
+        return false;
+    pthread_mutex_lock(&c->lock);
+    if (unfinished(conn)) {
+        say(c, conn, r);
+        shut(c, conn, now_ns);
+    }
+    bool lingers = conn->lingers;
+    pthread_mutex_unlock(&c->lock);
+    return lingers;
+}
+
+int32_t conns_refuse_begun(struct conns *c, const struct conns_reply *r, uint64_t now_ns)
+{
+    pthread_mutex_lock(&c->lock);
+    for (struct conn *i = c->list; i; i = i->next) {
+        if (!has_begun(i))
+            continue;
+        say(c, i, r);
+        shut(c, i, now_ns);
+    }
+    int32_t n = c->n_lingering;
+    pthread_mutex_unlock(&c->lock);
+    return n;
 }
 
 bool conns_ended(struct conns *c, struct conn *conn, struct conns_end *out)

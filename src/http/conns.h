@@ -5,6 +5,7 @@
  * The HTTP library closes a connection on which nothing moves; one on which a byte a second moves
  * it keeps. So each connection is known here with the moment at which its current request must be
  * complete; whoever is late gets 408 and is closed, two seconds later when more may be on its way.
+ * So do others whose request cannot be waited for (conns_refuse).
  * Bytes that wait to be read are no lateness of the client's, for as long as the same time again.
  * When all places are taken, the connection that has waited longest without a complete request
  * gives way to the new one: a thousand half requests cannot keep anybody out.
@@ -58,6 +59,18 @@ void conns_head(struct conns *c, struct conn *conn, uint64_t now_ns); /* request
 void conns_body(struct conns *c, struct conn *conn, uint64_t n_bytes);
 /* All is here. false: it was too late, and its connection is gone already. */
 bool conns_complete(struct conns *c, struct conn *conn);
+/* What a client is told before all of its request has come. */
+struct conns_reply {
+    const char *status;  /* "413 Content Too Large" */
+    const char *headers; /* more of them, each with its line's end */
+    const char *code;
+    const char *message; /* without quotes */
+};
+/* Ends the connection of a request that is not complete. true: the client was told, now or before,
+ * and what it still sends is to be thrown away. */
+bool conns_refuse(struct conns *c, struct conn *conn, const struct conns_reply *r, uint64_t now_ns);
+/* The same for all whose request has begun. Returns how many may still be sending. */
+int32_t conns_refuse_begun(struct conns *c, const struct conns_reply *r, uint64_t now_ns);
 /* Whether we have ended its connection, and how. */
 struct conns_end {
     unsigned status;  /* that the client was told; 0: nothing was said */

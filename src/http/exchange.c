@@ -256,9 +256,10 @@ static void tick(struct http_server *s)
 static int64_t look_at_conns(struct http_server *s, uint64_t *next_ns)
 {
     uint64_t now = clock_now_ns();
-    if (!atomic_load(&s->watches_conns))
+    bool asked = atomic_exchange(&s->look_now, false);
+    if (!asked && !atomic_load(&s->watches_conns))
         return -1;
-    if (now >= *next_ns) {
+    if (asked || now >= *next_ns) {
         /* Whoever begins a request from here on asks for the next look. */
         atomic_store(&s->watches_conns, false);
         int64_t ms = conns_tick(&s->conns, now);
@@ -268,6 +269,12 @@ static int64_t look_at_conns(struct http_server *s, uint64_t *next_ns)
         return ms;
     }
     return (int64_t)((*next_ns - now) / 1000000) + 1;
+}
+
+void notifier_look(struct http_server *s)
+{
+    atomic_store(&s->look_now, true);
+    ring_wake(s->ring);
 }
 
 void notifier_thread(void *server)

@@ -59,6 +59,7 @@ struct http_server {
     atomic_bool closing;      /* nothing may be suspended any more */
     atomic_bool notifier_stop;
     atomic_bool watches_conns; /* the notifier wakes for conns_tick */
+    atomic_bool look_now;      /* whenever it was to be */
 
     pthread_mutex_t list_lock;
     struct exchange *list; /* chat exchanges on a connection */
@@ -181,6 +182,8 @@ void exchange_unlist(struct exchange *x);
 void exchange_free_body(struct exchange *x);
 void prep_thread(void *server);
 void notifier_thread(void *server);
+/* Lets it call conns_tick at once. */
+void notifier_look(struct http_server *s);
 
 /* ---- reply.c ---- */
 enum MHD_Result reply_bytes(struct exchange *x, unsigned status, const char *type, str body);

@@ -5,7 +5,8 @@
  * The library calls request_on_data once with the head, then for every piece of the body, then once
  * more; replies are sent in the last call only, so a connection can be kept alive. A body over the
  * limit that is announced is refused at once (and the connection closed); one that turns out to be
- * too large is received and thrown away up to another limit's worth, then refused.
+ * too large is received and thrown away up to another limit's worth, then refused by the library;
+ * one that goes on is refused past the library (conns_refuse), which takes no reply before the end.
  */
 #include "base/clock.h"
 #include "base/log.h"
@@ -44,6 +45,8 @@ static void show_path(struct exchange *x, const char *url)
     x->shown_path[n] = 0;
 }
 
+#define TOO_LARGE "the body is larger than the limit of %llu bytes"
+
 static enum MHD_Result refuse_body(struct exchange *x)
 {
     struct chat_error e = {0};
@@ -51,8 +54,7 @@ static enum MHD_Result refuse_body(struct exchange *x)
         (void)chat_fail(&e, T9_STATUS_BUSY, NULL, "server_busy",
                         "too many large requests are being received; try again later");
     else
-        (void)chat_fail(&e, T9_STATUS_TOO_LARGE, NULL, "request_too_large",
-                        "the body is larger than the limit of %llu bytes",
+        (void)chat_fail(&e, T9_STATUS_TOO_LARGE, NULL, "request_too_large", TOO_LARGE,
                         (unsigned long long)x->server->p.body_bytes_max);
     return reply_error(x, &e);
 }
@@ -209,8 +211,24 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     return result;
 }
 
-/* Thrown away of a body that is too large, beside the limit, before the connection is given up. */
+/* Thrown away of a body that is too large, beside the limit, before it is ended. */
 #define DISCARD_BYTES ((uint64_t)1 << 20)
+
+/* What comes after it is thrown away, until conns_tick ends that. */
+static enum MHD_Result end_body(struct exchange *x)
+{
+    struct http_server *s = x->server;
+    struct conns_end end;
+    char message[128];
+    if (conns_ended(&s->conns, x->conn, &end))
+        return MHD_YES;
+    struct conns_reply r = {"413 Content Too Large", "", "request_too_large", message};
+    (void)snprintf(message, sizeof message, TOO_LARGE, (unsigned long long)s->p.body_bytes_max);
+    if (!conns_refuse(&s->conns, x->conn, &r, clock_now_ns()))
+        return MHD_NO;
+    notifier_look(s);
+    return MHD_YES;
+}
 
 static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
 {
@@ -231,7 +249,7 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
     if (x->body.n)
         exchange_free_body(x);
     x->n_discarded += n;
-    return x->n_discarded > s->p.body_bytes_max + DISCARD_BYTES ? MHD_NO : MHD_YES;
+    return x->n_discarded > s->p.body_bytes_max + DISCARD_BYTES ? end_body(x) : MHD_YES;
 }
 
 static enum MHD_Result not_allowed(struct exchange *x)

@@ -212,14 +212,26 @@ static void end_all(struct http_server *s, bool vanish)
     pthread_mutex_unlock(&s->list_lock);
 }
 
+enum { LAST_WORDS_MS = 2000 };
+
+/* Requests that are still arriving: a moment is left to read what they are told. */
+static void refuse_arriving(struct http_server *s)
+{
+    static const struct conns_reply r = {"503 Service Unavailable", "Retry-After: 1\r\n",
+                                         "server_stopping", "the server is stopping"};
+    uint64_t until = clock_now_ns() + (uint64_t)LAST_WORDS_MS * 1000000;
+    while (conns_refuse_begun(&s->conns, &r, clock_now_ns()) > 0 && clock_now_ns() < until)
+        clock_sleep_ms(5);
+}
+
 static void stop_connections(struct http_server *s, uint32_t timeout_ms)
 {
-    enum { LAST_WORDS_MS = 2000 };
     if (!wait_zero(&s->n_listed, timeout_ms)) {
         /* Streams get an error event, so their clients know that the answer is not complete. */
         end_all(s, false);
         (void)wait_zero(&s->n_listed, LAST_WORDS_MS);
     }
+    refuse_arriving(s);
     /* Until here who connected was told to come back later, which is kinder than a closed door. */
     MHD_socket fd = MHD_quiesce_daemon(s->mhd);
     s->listen_fd = -1;

@@ -776,6 +776,24 @@ static void test_bodies(void **state)
     assert_int_equal(client_status(&in), 413);
     close(fd);
     buf_deinit(&in);
+    /* Chunked and on and on: told while it sends. */
+    fd = client_connect(r.port, 0);
+    snprintf(head, sizeof head,
+             "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+             "Transfer-Encoding: chunked\r\n\r\n");
+    client_send(fd, head, strlen(head));
+    for (int i = 0; i < 128; i++) {
+        static const char block[32768];
+        if (!client_send(fd, "8000\r\n", 6) || !client_send(fd, block, sizeof block) ||
+            !client_send(fd, "\r\n", 2))
+            fail_msg("the connection was closed at chunk %d", i);
+    }
+    buf_init(&in, 1 << 20);
+    (void)client_read_until(fd, &in, 0, NULL);
+    assert_int_equal(client_status(&in), 413);
+    assert_true(client_has(&in, "request_too_large"));
+    close(fd);
+    buf_deinit(&in);
     /* Chunked and fine, byte by byte. */
     fd = client_connect(r.port, 0);
     snprintf(head, sizeof head,
@@ -1138,6 +1156,41 @@ static void test_drain(void **state)
     http_rig_stop(&r);
 }
 
+/* With nothing else to wait for. */
+static void test_stop_tells_arriving(void **state)
+{
+    static const char *const halves[] = {
+        "POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\n{",
+        "GET /health HTTP/1.1\r\nHost: local"};
+    struct engine_script script;
+    struct http_rig r;
+    pthread_t t;
+    int fds[2];
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    for (size_t i = 0; i < T9_COUNT(halves); i++) {
+        fds[i] = client_connect(r.port, 0);
+        assert_true(client_send(fds[i], halves[i], strlen(halves[i])));
+    }
+    uint64_t begin = clock_now_ns();
+    assert_int_equal(pthread_create(&t, NULL, stop_main, &r), 0);
+    for (size_t i = 0; i < T9_COUNT(halves); i++) {
+        struct buf in;
+        buf_init(&in, 1 << 20);
+        (void)client_read_until(fds[i], &in, 0, NULL);
+        assert_int_equal(client_status(&in), 503);
+        assert_true(client_has(&in, "server_stopping") && client_has(&in, "Retry-After: 1\r\n"));
+        assert_true(client_has(&in, "Connection: close") && client_has(&in, "server_error"));
+        close(fds[i]);
+        buf_deinit(&in);
+    }
+    pthread_join(t, NULL);
+    assert_true(clock_now_ns() - begin < 1500000000u); /* they left: it waits no longer */
+    r.server = NULL;                                   /* it has stopped */
+    http_rig_stop(&r);
+}
+
 static void *impatient_stop_main(void *arg)
 {
     struct http_rig *r = arg;
@@ -1203,6 +1256,7 @@ int main(void)
         cmocka_unit_test(test_keepalive),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_stop_ends_answers),
+        cmocka_unit_test(test_stop_tells_arriving),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
