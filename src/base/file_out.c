@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, BUFFER_BYTES = 256 << 10, LINKS_MAX = 40 };
+enum { PATH_BYTES = 4096, BUFFER_BYTES = 256 << 10, LINKS_MAX = 40, NAMES_MAX = 100 };
 
 struct file_out {
     int fd;
@@ -54,17 +54,19 @@ static t9_status refuse(const char *path, int error, struct t9_err *err)
 /* A new file beside the target, with the permissions of the one that it will replace. */
 static t9_status part_open(struct file_out *f, const struct stat *old, struct t9_err *err)
 {
-    int n = snprintf(f->part, sizeof f->part, "%s.%ld.part", f->target, (long)getpid());
-    if (n >= (int)sizeof f->part)
-        return t9_fail(err, T9_STATUS_INVALID, "%s: the path is too long", f->target);
+    char part[PATH_BYTES];
     if (old && faccessat(AT_FDCWD, f->target, W_OK, AT_EACCESS) != 0)
         return refuse(f->target, errno, err);
-    f->fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (f->fd < 0) {
-        int error = errno;
-        f->part[0] = 0; /* it is not ours to remove */
-        return refuse(f->target, error, err);
+    /* A name that is taken was left by a process that was killed, or is of one elsewhere. */
+    for (int i = 0; f->fd < 0 && i < NAMES_MAX && (i == 0 || errno == EEXIST); i++) {
+        int n = snprintf(part, sizeof part, "%s.%ld.part", f->target, (long)getpid() + i);
+        if (n >= (int)sizeof part)
+            return t9_fail(err, T9_STATUS_INVALID, "%s: the path is too long", f->target);
+        f->fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     }
+    if (f->fd < 0)
+        return refuse(f->target, errno, err);
+    memcpy(f->part, part, sizeof part);
     if (old && fchmod(f->fd, old->st_mode & 0777) != 0)
         return refuse(f->target, errno, err);
     return T9_STATUS_OK;

@@ -184,6 +184,36 @@ static void test_special(void **state)
     assert_int_equal(n_files(), 1);
 }
 
+/* What a killed process of the same number has left is neither in the way nor written to. */
+static void test_taken_name(void **state)
+{
+    (void)state;
+    char left[32];
+    snprintf(left, sizeof left, "new.%ld.part", (long)getpid());
+    assert_int_equal(symlink("elsewhere", at(left)), 0);
+    write_whole(at("new"), "one");
+    expect_text(at("new"), "one");
+    assert_int_equal(access(at("elsewhere"), F_OK), -1);
+    assert_int_equal(n_files(), 2);
+}
+
+/* No name that was cut is removed. */
+static void test_longest_path(void **state)
+{
+    (void)state;
+    char path[4096];
+    struct file_out *f = NULL;
+    struct t9_err err;
+    write_whole(at("kept"), "x");
+    int n = snprintf(path, sizeof path, "%s", dir);
+    while (n < (int)sizeof path - 6)
+        path[n++] = '/';
+    snprintf(path + n, sizeof path - (size_t)n, "/kept");
+    assert_int_equal(strlen(path), sizeof path - 1);
+    assert_int_equal(file_out_open(&f, path, FILE_OUT_WHOLE, &err), T9_STATUS_INVALID);
+    expect_text(at("kept"), "x");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -283,6 +313,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_large, setup, teardown),
         cmocka_unit_test_setup_teardown(test_links, setup, teardown),
         cmocka_unit_test_setup_teardown(test_special, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_taken_name, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_longest_path, setup, teardown),
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log, setup, teardown),
