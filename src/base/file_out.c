@@ -54,7 +54,7 @@ static t9_status refuse(const char *path, int error, struct t9_err *err)
 /* A new file beside the target, with the permissions of the one that it will replace. */
 static t9_status part_open(struct file_out *f, const struct stat *old, struct t9_err *err)
 {
-    char part[PATH_BYTES];
+    char part[PATH_BYTES] = "";
     if (old && faccessat(AT_FDCWD, f->target, W_OK, AT_EACCESS) != 0)
         return refuse(f->target, errno, err);
     /* A name that is taken was left by a process that was killed, or is of one elsewhere. */
