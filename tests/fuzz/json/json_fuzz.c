@@ -1,6 +1,6 @@
 /*
- * Fuzz target of base/json: what parses is within the limits, is written again and parses to an
- * equal value; strings survive the writer.
+ * Fuzz target of base/json: what parses is within the limits, has no key twice in an object, is
+ * written again and parses to an equal value; strings survive the writer.
  */
 #include "base/json.h"
 #include "base/utf8.h"
@@ -28,6 +28,23 @@ static void check_written(yyjson_val *root)
         abort();
     yyjson_doc_free(again);
     buf_deinit(&b);
+}
+
+static void check_keys(yyjson_doc *doc)
+{
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    for (size_t i = 0; i < yyjson_doc_get_val_count(doc); i++) {
+        size_t a, b, max;
+        yyjson_val *k, *l, *v;
+        yyjson_obj_foreach(&root[i], a, max, k, v)
+        {
+            yyjson_obj_foreach(&root[i], b, max, l, v)
+            {
+                if (a != b && str_eq(json_str(k), json_str(l)))
+                    abort();
+            }
+        }
+    }
 }
 
 static void check_string(str s)
@@ -62,6 +79,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *p, size_t n)
         if (yyjson_doc_get_val_count(doc) > limits.max_values || !utf8_valid(text))
             abort();
         (void)json_get(root, "model");
+        check_keys(doc);
         check_written(root);
         yyjson_doc_free(doc);
     } else if (err.code != st || err.msg[0] == 0) {
