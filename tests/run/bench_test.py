@@ -30,6 +30,7 @@ import gap  # noqa: E402
 import pairs  # noqa: E402
 import soak  # noqa: E402
 import stats  # noqa: E402
+import table  # noqa: E402
 import words  # noqa: E402
 
 ARGS = None
@@ -37,7 +38,10 @@ ARGS = None
 PEER_BENCH = """import json, sys
 o = dict(zip(sys.argv[1::2], sys.argv[2::2]))
 rate = 2.0 if o.get("-fa") == "on" else 1.0
-print(json.dumps([{"n_prompt": int(o["-p"]), "n_gen": int(o["-n"]), "n_depth": int(o["-d"]),
+for batch in o.get("-npl", "").split(",") if "-npl" in o else []:
+    print(json.dumps({"pp": int(o["-npp"]), "tg": int(o["-ntg"]), "pl": int(batch),
+                      "speed_tg": rate, "file": o["-m"]}))
+"-npl" in o or print(json.dumps([{"n_prompt": int(o["-p"]), "n_gen": int(o["-n"]), "n_depth": int(o["-d"]),
                    "samples_ts": [rate, rate * 1.01], "build_commit": "abc",
                    "model_filename": o["-m"]}]))
 """
@@ -121,6 +125,24 @@ class Pairs(unittest.TestCase):
 def turn(agent, n, prompt, computed):
     return {"agent": agent, "turn": n, "prompt_tokens": prompt, "computed_tokens": computed,
             "text": ""}
+
+
+class Table(unittest.TestCase):
+    def result(self, file, name, **summary):
+        summary = dict({"ratio": 2.0, "claim": True, "ours_median": 20.0, "peer_median": 10.0},
+                       **summary)
+        return {"model": {"file": file}, "cells": [{"name": name, "summaries": [summary]}]}
+
+    def test_rows_are_models_and_the_later_result_counts(self):
+        rows = table.rows_of([self.result("a", "p512"), self.result("b", "p512", claim=False),
+                              self.result("a", "n128", ratio=None),
+                              self.result("b", "p512", ratio=1.5)])
+        self.assertEqual(table.markdown(rows, ["p512", "n128"]).splitlines()[2:], [
+            "| `a` | 2.00 (20.0 / 10.0) | no valid pair |", "| `b` | 1.50 (20.0 / 10.0) |  |"])
+
+    def test_no_claim_is_marked(self):
+        rows = table.rows_of([self.result("a", "p512", claim=False)])
+        self.assertEqual(rows["a"]["p512"], "~2.00 (20.0 / 10.0)")
 
 
 class AgentRules(unittest.TestCase):
@@ -303,11 +325,14 @@ class Programs(unittest.TestCase):
         os.chmod(peer, 0o700)
         said = self.run_program(os.path.join(COMPARE, "bench.py"), "--peer", peer, "--peer-flags",
                                 "-fa off", "--peer-flags", "-fa on", "--pairs", "1", "--cells",
-                                "p64,n8", "--repeat", "2", "--results", results)
+                                "p64,n8,n8x3@16", "--peer-batched", peer, "--repeat", "2",
+                                "--results", results)
         self.assertIn("tried -fa on", said)
         got, raw = self.only_result(results)
-        self.assertEqual([c["name"] for c in got["cells"]], ["p64", "n8"])
+        self.assertEqual([c["name"] for c in got["cells"]], ["p64", "n8", "n8x3@16"])
         self.assertTrue(all(c["commands"]["peer"].endswith("-fa on") for c in got["cells"]))
+        self.assertIn("-c 72 -npp 16 -ntg 8 -npl 3,3", got["cells"][2]["commands"]["peer"])
+        self.assertEqual(got["cells"][2]["pairs"][0]["ours"]["record"]["batch"], 3)
         self.assertEqual(got["peer"]["version"], "abc")
         self.assertNotIn(self.folder.name, raw)
 
