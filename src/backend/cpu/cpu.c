@@ -9,6 +9,7 @@
 #include "backend/be_impl.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/pool.h"
+#include "backend/cpu/slab.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "gguf/dtype.h"
@@ -31,6 +32,7 @@ struct cpu {
     struct be_kernels kernels;
     const struct cpu_isa *isa; /* NULL: scalar */
     struct pool *pool;
+    struct slabs weights;
     char *shared;
     size_t shared_bytes, local_bytes;
     char *local;          /* n_threads buffers, one after the other */
@@ -142,23 +144,15 @@ static t9_status work_grow(struct cpu *c, int32_t n_in, struct t9_err *err)
 }
 
 /* Rows as the file has them. */
-static t9_status rows_load(const struct weight_src *src, size_t size_bytes, void **data,
+static t9_status rows_load(const struct weight_src *src, size_t size_bytes, char *p,
                            struct t9_err *err)
 {
-    char *p = mem_alloc_aligned(ALIGN, size_bytes);
-    if (!p)
-        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name, size_bytes);
     for (size_t done = 0; done < size_bytes;) {
         size_t n = size_bytes - done;
         n = n > READ_SLICE_BYTES ? READ_SLICE_BYTES : n;
-        t9_status st = src->read(src->ctx, done, p + done, n, err);
-        if (st != T9_STATUS_OK) {
-            mem_free(p);
-            return st;
-        }
+        T9_TRY(src->read(src->ctx, done, p + done, n, err));
         done += n;
     }
-    *data = p;
     return T9_STATUS_OK;
 }
 
@@ -169,7 +163,6 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
     struct weight w;
     struct panel_geom g;
     size_t row_bytes;
-    void *data = NULL;
     T9_TRY(be_weight_init(&w, src, &row_bytes, err));
     if (!canon_dtype_supported(src->dtype) || !panel_geom_init(&g, src->dtype, w.n_in, w.n_out))
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
@@ -177,13 +170,18 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
                        "file has",
                        src->name, gguf_dtype_name(src->dtype));
     T9_TRY(work_grow(c, src->n_in, err));
-    if (c->isa) {
-        T9_TRY(panel_load(&g, src, row_bytes, &data, err));
-        w.layout = WEIGHT_LAYOUT_PANEL;
+    w.layout = c->isa ? WEIGHT_LAYOUT_PANEL : WEIGHT_LAYOUT_GGUF;
+    if (c->isa)
         w.size_bytes = (size_t)g.n_panels * g.panel_bytes;
-    } else {
-        T9_TRY(rows_load(src, w.size_bytes, &data, err));
-        w.layout = WEIGHT_LAYOUT_GGUF;
+    void *data = slabs_alloc(&c->weights, w.size_bytes);
+    if (!data)
+        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name,
+                       w.size_bytes);
+    t9_status st = c->isa ? panel_load(&g, src, row_bytes, data, err)
+                          : rows_load(src, w.size_bytes, data, err);
+    if (st != T9_STATUS_OK) {
+        slabs_free(&c->weights, data);
+        return st;
     }
     w.data = data;
     *out = w;
@@ -192,8 +190,7 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
 
 static void weight_free(struct be *be, struct weight *w)
 {
-    (void)be;
-    mem_free((void *)(uintptr_t)w->data);
+    slabs_free(&((struct cpu *)be)->weights, (void *)(uintptr_t)w->data);
 }
 
 static void walk(void *ctx, int ith)
@@ -227,6 +224,7 @@ static void cpu_free(struct be *be)
 {
     struct cpu *c = (struct cpu *)be;
     pool_free(c->pool);
+    slabs_deinit(&c->weights);
     mem_free(c->shared);
     mem_free(c->local);
     mem_free(c);

@@ -10,12 +10,10 @@
 #include "gguf/dtype.h"
 
 #include <string.h>
-#include <sys/mman.h>
 
 enum {
     LINE = 64,
     SLICE_BYTES = 1 << 20,
-    HUGE_BYTES = 2 << 20,
     RUNS_MAX = 2,
 };
 
@@ -187,39 +185,24 @@ void panel_pack(const struct panel_geom *g, void *panel, const void *rows, int32
 }
 
 t9_status panel_load(const struct panel_geom *g, const struct weight_src *src, size_t row_bytes,
-                     void **data, struct t9_err *err)
+                     void *panels, struct t9_err *err)
 {
-    *data = NULL;
-    size_t bytes = (size_t)g->n_panels * g->panel_bytes;
     size_t panels_per_slice = SLICE_BYTES / (row_bytes * PANEL);
     if (panels_per_slice < 1)
         panels_per_slice = 1;
     int32_t slice_rows = (int32_t)panels_per_slice * PANEL;
     t9_status st = T9_STATUS_OK;
-    char *panels = mem_alloc_aligned(bytes >= HUGE_BYTES ? HUGE_BYTES : LINE, round_line(bytes));
-    char *slice = mem_alloc((size_t)slice_rows * row_bytes);
-    if (!panels || !slice) {
-        st = t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name, bytes);
-        goto done;
-    }
-#ifdef MADV_HUGEPAGE
-    if (bytes >= HUGE_BYTES) /* fewer TLB misses while weights stream; a refusal does no harm */
-        (void)madvise(panels, bytes / HUGE_BYTES * HUGE_BYTES, MADV_HUGEPAGE);
-#endif
-    char *panel = panels;
-    for (int32_t row = 0; row < src->n_out; row += slice_rows) {
+    char *slice = mem_alloc((size_t)slice_rows * row_bytes), *panel = panels;
+    if (!slice)
+        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name,
+                       (size_t)slice_rows * row_bytes);
+    for (int32_t row = 0; row < src->n_out && st == T9_STATUS_OK; row += slice_rows) {
         int32_t n = src->n_out - row < slice_rows ? src->n_out - row : slice_rows;
         st = src->read(src->ctx, (uint64_t)row * row_bytes, slice, (size_t)n * row_bytes, err);
-        if (st != T9_STATUS_OK)
-            goto done;
-        for (int32_t i = 0; i < n; i += PANEL, panel += g->panel_bytes)
+        for (int32_t i = 0; i < n && st == T9_STATUS_OK; i += PANEL, panel += g->panel_bytes)
             panel_pack(g, panel, slice + (size_t)i * row_bytes, n - i < PANEL ? n - i : PANEL,
                        row_bytes);
     }
-    *data = panels;
-    panels = NULL;
-done:
     mem_free(slice);
-    mem_free(panels);
     return st;
 }

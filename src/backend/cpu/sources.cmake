@@ -8,6 +8,7 @@ list(APPEND backend_sources
     cpu/pack.c
     cpu/pool.c
     cpu/rows.c
+    cpu/slab.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     list(APPEND backend_sources cpu/kernels/avx2.c cpu/kernels/avx512.c)
