@@ -84,16 +84,42 @@ static bool is_adjacent(const char *name, const char *value)
     return p == value;
 }
 
-/* Whether anything but the end of its line follows a value that ends at `end`. The library makes
- * that end, of one or two bytes, NULs. */
-static bool hides_text(const char *end, const char *to)
+/* Whether anything but blanks and ends of lines lies between what ends at `end` and `to`. The
+ * library makes NULs of each end, which is of one or two bytes. */
+static bool hides_text(const char *end, const char *to, size_t n_lines)
 {
     size_t n_nul = 0;
     if (to < end || (size_t)(to - end) > HEAD_BYTES_MAX)
         return true;
     for (; end < to && (!*end || strchr(" \t\r\n", *end)); end++)
         n_nul += !*end;
-    return end < to || n_nul > 2;
+    return end < to || n_nul > 2 * n_lines;
+}
+
+/* Where the head ends, below its empty line; `method` is where it begins. */
+static const char *head_end(struct MHD_Connection *c, const char *method)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    return info ? method + info->header_size : method;
+}
+
+head_line head_line_of(const char *uri)
+{
+    if (strncmp(uri + strlen(uri) + 1, "HTTP/", 5) != 0)
+        return HEAD_LINE_NUL;
+    return strchr(uri, ' ') ? HEAD_LINE_BLANK : HEAD_LINE_GOOD;
+}
+
+static t9_status check_line(head_line line, struct chat_error *err)
+{
+    if (line == HEAD_LINE_BLANK)
+        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_request_line",
+                         "the request line has a blank in its path: write it as %%20");
+    if (line == HEAD_LINE_NUL)
+        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_request_line",
+                         "the request line has a NUL in it");
+    return T9_STATUS_OK;
 }
 
 static enum MHD_Result scan_header(void *scan, enum MHD_ValueKind kind, const char *name,
@@ -107,7 +133,7 @@ static enum MHD_Result scan_header(void *scan, enum MHD_ValueKind kind, const ch
         s->n_single[i] += strcasecmp(name, known) == 0;
     s->bad_name |= !is_header_name(name);
     s->folded |= !is_adjacent(name, value);
-    if (s->last && !s->folded && hides_text(s->end, name))
+    if (s->last && !s->folded && hides_text(s->end, name, 1))
         s->bad_value = s->last;
     if (has_control(value))
         s->bad_value = name;
@@ -148,18 +174,15 @@ static bool is_chunked(struct MHD_Connection *c)
     return value && strcasecmp(value, "chunked") == 0;
 }
 
-t9_status head_check(struct MHD_Connection *c, const char *version, bool blank_in_line,
-                     struct chat_error *err)
+t9_status head_check(struct MHD_Connection *c, const char *method, const char *version,
+                     head_line line, struct chat_error *err)
 {
     struct head_scan n = {0};
     struct hostname host;
     (void)MHD_get_connection_values(c, MHD_HEADER_KIND, scan_header, &n);
-    /* Below the last header is an empty line, whose end is at least one byte. */
-    if (n.last && !n.folded && hides_text(n.end, n.end + 2))
+    if (n.last && !n.folded && hides_text(n.end, head_end(c, method), 2))
         n.bad_value = n.last;
-    if (blank_in_line)
-        return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_request_line",
-                         "the request line has a blank in its path: write it as %%20");
+    T9_TRY(check_line(line, err));
     T9_TRY(check_headers(&n, err));
     if (n.n_single[SINGLE_HOST] == 0 && strcmp(version, "HTTP/1.1") == 0)
         return chat_fail(err, T9_STATUS_INVALID, "Host", "invalid_host",
@@ -169,6 +192,9 @@ t9_status head_check(struct MHD_Connection *c, const char *version, bool blank_i
             err, T9_STATUS_INVALID, "Content-Length", "invalid_length",
             "the request has both Content-Length and Transfer-Encoding; one of them is "
             "allowed");
+    if (n.n_single[SINGLE_ENCODING] && strcmp(version, "HTTP/1.0") == 0)
+        return chat_fail(err, T9_STATUS_INVALID, "Transfer-Encoding", "invalid_encoding",
+                         "HTTP/1.0 has no Transfer-Encoding");
     if (n.n_single[SINGLE_ENCODING] && !is_chunked(c))
         return chat_fail(err, T9_STATUS_INVALID, "Transfer-Encoding", "invalid_encoding",
                          "the only Transfer-Encoding that is understood is chunked");

@@ -198,9 +198,13 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow);
 enum MHD_Result reply_chat(struct exchange *x);
 
 /* ---- head.c ---- */
-/* Whether the head has one meaning only, which we can meet; INVALID otherwise. */
-t9_status head_check(struct MHD_Connection *c, const char *version, bool blank_in_line,
-                     struct chat_error *err);
+typedef enum head_line { HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL } head_line;
+/* Whether the request line has a blank too many, or a NUL, where the library ended `uri`. */
+head_line head_line_of(const char *uri);
+/* Whether the head has one meaning only, which we can meet; INVALID otherwise. It begins at
+ * `method`. */
+t9_status head_check(struct MHD_Connection *c, const char *method, const char *version,
+                     head_line line, struct chat_error *err);
 /* A header's value without blanks around it, in the connection's memory; {NULL, 0}: there is none.
  */
 str head_value(struct MHD_Connection *c, const char *name);

@@ -115,16 +115,21 @@ void request_on_connection(void *server, struct MHD_Connection *c, void **conn,
     look_for_late(s);
 }
 
-/* What a request has for an exchange until its head is there, when its line has a blank too many.
- */
-static char blank_in_line;
+/* What a request has for an exchange until its head is there, by its line; NULL for a good one. */
+static head_line lines[] = {HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL};
+
+static bool is_line(const void *ctx)
+{
+    return ctx == &lines[HEAD_LINE_BLANK] || ctx == &lines[HEAD_LINE_NUL];
+}
 
 void *request_on_line(void *server, const char *uri, struct MHD_Connection *c)
 {
     struct http_server *s = server;
     conns_head(&s->conns, conn_of(c), clock_now_ns());
     look_for_late(s);
-    return strchr(uri, ' ') ? &blank_in_line : NULL;
+    head_line line = head_line_of(uri);
+    return line == HEAD_LINE_GOOD ? NULL : &lines[line];
 }
 
 /* As the library does it, but that %00 stays as it is written: a decoded one would end the path, so
@@ -158,14 +163,14 @@ static enum MHD_Result refuse_caller(struct exchange *x, struct chat_error *e)
 
 /* What can be said without the body. A short body is still read, so that the connection can be
  * kept; a long one is not asked for. Returns true when *result has the outcome. */
-static bool refuse_head(struct exchange *x, const char *version, bool blank,
+static bool refuse_head(struct exchange *x, const char *method, const char *version, head_line line,
                         enum MHD_Result *result)
 {
     enum { READ_ANYWAY_BYTES = 65536 };
     struct chat_error e = {0};
     str length = head_value(x->connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t n = 0;
-    if (head_check(x->connection, version, blank, &e) != T9_STATUS_OK) {
+    if (head_check(x->connection, method, version, line, &e) != T9_STATUS_OK) {
         *result = reply_error(x, &e);
         return true;
     }
@@ -186,7 +191,7 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
                                      const char *url, const char *method, const char *version,
                                      void **ctx)
 {
-    bool blank = *ctx == &blank_in_line;
+    head_line line = is_line(*ctx) ? *(head_line *)*ctx : HEAD_LINE_GOOD;
     *ctx = NULL;
     /* Exchanges that wait for the engine to let go outlive their connections; this bounds them, and
      * with them what can be in the ring. */
@@ -207,7 +212,7 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     x->refused =
         conns_ended(&s->conns, x->conn, &end); /* told already; what comes is thrown away */
     if (!x->refused)
-        (void)refuse_head(x, version, blank, &result);
+        (void)refuse_head(x, method, version, line, &result);
     return result;
 }
 
@@ -323,7 +328,7 @@ enum MHD_Result request_on_data(void *server, struct MHD_Connection *c, const ch
                                 const char *method, const char *version, const char *data,
                                 size_t *n_data, void **ctx)
 {
-    if (!*ctx || *ctx == &blank_in_line)
+    if (!*ctx || is_line(*ctx))
         return begin_request(server, c, url, method, version, ctx);
     struct exchange *x = *ctx;
     if (*n_data) {
@@ -361,7 +366,7 @@ void request_on_completed(void *server, struct MHD_Connection *c, void **ctx,
                           enum MHD_RequestTerminationCode how)
 {
     struct http_server *s = server;
-    struct exchange *x = *ctx == &blank_in_line ? NULL : *ctx;
+    struct exchange *x = is_line(*ctx) ? NULL : *ctx;
     (void)c;
     *ctx = NULL;
     if (!x)

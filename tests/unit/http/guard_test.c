@@ -49,6 +49,9 @@ static void test_heads(void **state)
         400, "invalid_length");
     raw(r.port, CHAT "Host: localhost\r\nTransfer-Encoding: gzip, chunked\r\n" CLOSE "0\r\n\r\n",
         400, "Transfer-Encoding");
+    raw(r.port,
+        "POST /v1/chat/completions HTTP/1.0\r\nTransfer-Encoding: chunked\r\n" CLOSE "0\r\n\r\n",
+        400, "HTTP/1.0 has no");
     raw(r.port, CHAT "Host: localhost\r\nContent-Length: x\r\n" CLOSE, 400, NULL);
     raw(r.port, CHAT "Host: localhost\r\nContent-Length: -1\r\n" CLOSE, 400, NULL);
     raw(r.port, "GET /health HTTP/1.1\r\n" CLOSE, 400, "no Host header");
@@ -79,6 +82,10 @@ static void test_values(void **state)
     raw_bytes(r.port, STR(HEALTH "X-A: a\0b\r\nX-B: c\r\n" CLOSE), 400, "X-A has a control");
     raw_bytes(r.port, STR(HEALTH "X-A: a\0\r\nX-B: c\r\n" CLOSE), 400, "\"param\":\"X-A\"");
     raw_bytes(r.port, STR(HEALTH "Connection: close\r\nX-A: a\0b\r\n\r\n"), 400, "invalid_header");
+    raw_bytes(r.port, STR(HEALTH "Connection: close\r\nX-A: a\0\0b\r\n\r\n"), 400, "X-A");
+    raw_bytes(r.port, STR(HEALTH "Connection: close\r\nX-A: a\0 \r\n\r\n"), 400, "X-A");
+    raw_bytes(r.port, STR(HEALTH "Connection: close\r\nX-A: a\r\n: b\r\n\r\n"), 400, NULL);
+    raw_bytes(r.port, STR("GET /health\0x HTTP/1.1\r\nHost: localhost\r\n" CLOSE), 400, "a NUL");
     raw_bytes(r.port, STR("GET /health HTTP/1.1\nHost: localhost\nConnection: close\n\n"), 200,
               NULL);
     raw(r.port, HEALTH "X-A: a\x01z\r\n" CLOSE, 400, "X-A has a control character");
