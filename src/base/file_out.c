@@ -7,12 +7,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, BUFFER_BYTES = 256 << 10, LINKS_MAX = 40, NAMES_MAX = 100 };
+enum {
+    PATH_BYTES = 4096,
+    BUFFER_BYTES = 256 << 10,
+    LINKS_MAX = 40,
+    NAMES_MAX = 100,
+    LOG_WAIT_MS = 1000
+};
 
 struct file_out {
     int fd;
@@ -72,6 +79,13 @@ static t9_status part_open(struct file_out *f, const struct stat *old, struct t9
     return T9_STATUS_OK;
 }
 
+/* What a shell made of > or >>, by the name that the system has for it (/dev/stdout) or its own. */
+static bool is_standard_output(const struct stat *st)
+{
+    struct stat out;
+    return fstat(STDOUT_FILENO, &out) == 0 && out.st_dev == st->st_dev && out.st_ino == st->st_ino;
+}
+
 static t9_status open_kind(struct file_out *f, const char *path, file_out_kind kind,
                            struct t9_err *err)
 {
@@ -86,12 +100,21 @@ static t9_status open_kind(struct file_out *f, const char *path, file_out_kind k
                        "%s is a %s; give the name of a file, a FIFO or a character device", path,
                        S_ISSOCK(st.st_mode) ? "socket" : "block device");
     f->synced = !there || S_ISREG(st.st_mode);
+    if (there && f->synced && is_standard_output(&st)) {
+        f->fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
+        return f->fd < 0 ? refuse(path, errno, err) : T9_STATUS_OK;
+    }
     if (f->synced && kind == FILE_OUT_WHOLE) {
         T9_TRY(follow_links(f, err));
         return part_open(f, there ? &st : NULL, err);
     }
     f->fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY | (f->synced ? O_CREAT | O_TRUNC : 0), 0666);
-    return f->fd < 0 ? refuse(path, errno, err) : T9_STATUS_OK;
+    if (f->fd < 0)
+        return refuse(path, errno, err);
+    /* The file description is ours alone. */
+    if (kind == FILE_OUT_LOG && !f->synced && fcntl(f->fd, F_SETFL, O_NONBLOCK) != 0)
+        return refuse(path, errno, err);
+    return T9_STATUS_OK;
 }
 
 t9_status file_out_open(struct file_out **out, const char *path, file_out_kind kind,
@@ -115,12 +138,27 @@ t9_status file_out_open(struct file_out **out, const char *path, file_out_kind k
     return s;
 }
 
+/* Until a log's reader makes room. */
+static t9_status wait_for_room(struct file_out *f, struct t9_err *err)
+{
+    struct pollfd p = {.fd = f->fd, .events = POLLOUT};
+    int n = poll(&p, 1, LOG_WAIT_MS);
+    if (n < 0)
+        return refuse(f->target, errno, err);
+    return n > 0 ? T9_STATUS_OK
+                 : t9_fail(err, T9_STATUS_IO, "%s: who reads it does not keep up", f->target);
+}
+
 static t9_status write_all(struct file_out *f, const char *p, size_t n, struct t9_err *err)
 {
     while (n > 0) {
         ssize_t put = write(f->fd, p, n);
-        if (put < 0)
+        if (put < 0 && errno != EAGAIN)
             return refuse(f->target, errno, err);
+        if (put < 0) {
+            T9_TRY(wait_for_room(f, err));
+            continue;
+        }
         p += put;
         n -= (size_t)put;
     }

@@ -2,8 +2,9 @@
  * base/file_out.h - files that are written, in order. A regular file is made beside its target
  * under a name of its own and takes the target's name when it is whole, so that nobody ever sees
  * half of one and a failure leaves what was there. Where the path is a symbolic link, what it
- * points to is replaced and the link stays. A FIFO or a character device is written to as it is.
- * Folders, sockets and block devices are refused when the file is opened. One thread at a time.
+ * points to is replaced and the link stays. A FIFO, a character device or the file that is our
+ * standard output is written to as it is. Folders, sockets and block devices are refused when the
+ * file is opened. One thread at a time.
  */
 #ifndef T9_BASE_FILE_OUT_H
 #define T9_BASE_FILE_OUT_H
@@ -17,7 +18,8 @@ struct file_out;
 
 typedef enum file_out_kind {
     FILE_OUT_WHOLE, /* as said above */
-    FILE_OUT_LOG,   /* grows under its own name, from nothing */
+    FILE_OUT_LOG,   /* grows under its own name, from nothing; its writer has work to do, so that
+                     * a reader that makes no room for a second fails it with IO */
 } file_out_kind;
 
 /* Opens, and refuses what could not be written in the end. A FIFO waits for its reader. CANCELLED:

@@ -279,6 +279,57 @@ static void on_signal(int sig)
     (void)sig;
 }
 
+/* Who writes a log has other work to do: a reader that stops is not waited for. */
+static void test_log_reader(void **state)
+{
+    (void)state;
+    static char block[200000], in[65536];
+    struct file_out *f = NULL;
+    struct t9_err err = {0};
+    assert_int_equal(mkfifo(at("fifo"), 0600), 0);
+    int reader = open(at("fifo"), O_RDONLY | O_NONBLOCK);
+    assert_int_equal(file_out_open(&f, at("fifo"), FILE_OUT_LOG, &err), T9_STATUS_OK);
+    assert_int_equal(file_out_write(f, block, sizeof block, &err), T9_STATUS_OK);
+    assert_int_equal(file_out_write(f, block, sizeof block, &err), T9_STATUS_IO);
+    assert_non_null(strstr(err.msg, "does not keep up"));
+    file_out_close(f);
+    while (read(reader, in, sizeof in) > 0)
+        ;
+    assert_int_equal(file_out_open(&f, at("fifo"), FILE_OUT_LOG, &err), T9_STATUS_OK);
+    assert_int_equal(file_out_write(f, "line", 4, &err), T9_STATUS_OK);
+    assert_int_equal(file_out_finish(f, &err), T9_STATUS_OK);
+    file_out_close(f);
+    assert_int_equal(read(reader, in, sizeof in), 4);
+    close(reader);
+}
+
+/* What a shell appends to keeps what it has. */
+static void test_standard_output(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"out", "/dev/stdout"};
+    test_write_file(at("out"), "a", 1);
+    int terminal = dup(STDOUT_FILENO), fd = open(at("out"), O_WRONLY | O_APPEND);
+    fflush(stdout);
+    assert_int_equal(dup2(fd, STDOUT_FILENO), STDOUT_FILENO);
+    struct file_out *f[2] = {NULL, NULL};
+    struct t9_err err;
+    t9_status s[2][3];
+    for (int i = 0; i < 2; i++) {
+        s[i][0] = file_out_open(&f[i], i ? names[i] : at(names[i]), FILE_OUT_WHOLE, &err);
+        s[i][1] = f[i] ? file_out_write(f[i], i ? "c" : "b", 1, &err) : T9_STATUS_OK;
+        s[i][2] = f[i] ? file_out_finish(f[i], &err) : T9_STATUS_OK;
+        file_out_close(f[i]);
+    }
+    (void)dup2(terminal, STDOUT_FILENO);
+    close(terminal);
+    close(fd);
+    for (int i = 0; i < 6; i++)
+        assert_int_equal(s[i / 3][i % 3], T9_STATUS_OK);
+    expect_text(at("out"), "abc");
+    assert_int_equal(n_files(), 1);
+}
+
 /* A FIFO without a reader waits, until a signal. */
 static void test_signal(void **state)
 {
@@ -318,6 +369,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
         cmocka_unit_test_setup_teardown(test_log, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_log_reader, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_standard_output, setup, teardown),
         cmocka_unit_test_setup_teardown(test_signal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_same, setup, teardown),
     };
