@@ -86,7 +86,7 @@ static t9_status read_stream(int fd, const char *path, struct buf *out, struct t
             return t9_fail(err, T9_STATUS_NOMEM, "%s: out of memory after %zu bytes", path, out->n);
         ssize_t got = read(fd, p, want ? want : 1);
         if (got < 0 && errno == EINTR)
-            continue;
+            return t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
         if (got < 0)
             return t9_fail_os(err, T9_STATUS_IO, errno, "%s: cannot read", path);
         if (got == 0)
@@ -105,6 +105,8 @@ t9_status file_read_all(const char *path, struct buf *out, struct t9_err *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         int e = errno;
+        if (e == EINTR)
+            return t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
         return t9_fail_os(err, e == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, e,
                           "%s: cannot open", path);
     }

@@ -49,6 +49,8 @@ static t9_status replay(const char *path, struct plan_replay *r, bool *cut, stru
         s = t9_fail(err, T9_STATUS_NOMEM, "no memory for a line of %zu bytes", cap);
     else
         s = replay_lines(f, line, cap, r, cut, err);
+    if (s != T9_STATUS_OK && cli_interrupts() > 0) /* while a writer let us wait */
+        s = t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
     if (s == T9_STATUS_OK && r->n_steps == 0)
         s = t9_fail(err, T9_STATUS_INVALID, "there is no step in it: nothing was compared");
     mem_free(line);

@@ -98,6 +98,8 @@ t9_status logprobs_open(struct logprobs_file **out, const char *path, struct log
     (*out)->in = fopen(path, "rb");
     if (!(*out)->in) {
         int error = errno;
+        if (error == EINTR)
+            return t9_fail(err, T9_STATUS_CANCELLED, "interrupted");
         return t9_fail_os(err, error == ENOENT ? T9_STATUS_NOT_FOUND : T9_STATUS_IO, error,
                           "%s could not be opened", path);
     }

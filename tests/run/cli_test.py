@@ -829,6 +829,7 @@ def test_interrupt(cli):
                        (("bench", cli.tiny, "-r", "1000"), True),
                        (("perplexity", cli.tiny, "--file", text_path, "--backend", "canon",
                          "--save-logits", cli.tmp + "/o"), True),
+                       (("perplexity", cli.tiny, "--file", "-"), True), (("replay", "-"), True),
                        ((cli.tiny, "--port", "0"), False)):
         sent = signal.SIGTERM if args[0] in ("eval", "run", cli.tiny) else signal.SIGINT
         p = subprocess.Popen([cli.a.program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,

@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "lib/t9test.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 
 static void test_read_at(void **state)
@@ -79,6 +81,38 @@ static void test_read_all(void **state)
     rmdir(dir);
 }
 
+static void on_signal(int sig)
+{
+    (void)sig;
+}
+
+/* A FIFO whose writer says nothing, or that has none, is waited for until a signal comes. */
+static void test_signal(void **state)
+{
+    (void)state;
+    struct sigaction a = {.sa_handler = on_signal};
+    char dir[64];
+    char path[96];
+    struct t9_err err;
+    struct buf out;
+    test_tmpdir(dir);
+    snprintf(path, sizeof path, "%s/fifo", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(sigaction(SIGALRM, &a, NULL), 0);
+    buf_init(&out, 1000);
+    alarm(1);
+    assert_int_equal(file_read_all(path, &out, &err), T9_STATUS_CANCELLED);
+    int writer = open(path, O_RDWR);
+    assert_true(writer >= 0);
+    alarm(1);
+    assert_int_equal(file_read_all(path, &out, &err), T9_STATUS_CANCELLED);
+    assert_string_equal(err.msg, "interrupted");
+    close(writer);
+    buf_deinit(&out);
+    unlink(path);
+    rmdir(dir);
+}
+
 static void test_hashes(void **state)
 {
     (void)state;
@@ -139,9 +173,8 @@ static void test_running_hashes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read_at),
-        cmocka_unit_test(test_read_all),
-        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_read_at),        cmocka_unit_test(test_read_all),
+        cmocka_unit_test(test_signal),         cmocka_unit_test(test_hashes),
         cmocka_unit_test(test_running_hashes),
     };
     return cmocka_run_group_tests_name("file", tests, NULL, NULL);
