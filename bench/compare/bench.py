@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 """`tempo9 bench` and a llama-bench-like program on the same file, in interleaved pairs.
 
-  bench.py --model M.gguf --peer PATH [--peer-flags "-fa on"]... [--cells p512,n128] [--pairs 5]
+  bench.py --model M.gguf --peer PATH          [--peer-flags "-fa on"]... [--cells p512,n128] [--pairs 5]
+  bench.py --model M.gguf --peer-python PYTHON [--peer-flags "-fa on"]... [--cells n128x8@4096]
 
 Cells: pN reads a prompt of N tokens, nN decodes N tokens, nN@D does so with D tokens in the context,
 nNxB and nNxB@D do so for B sequences at once, each with a context of its own.
 The peer is asked with -m -t -p -n -d -r -o json and must print a list of objects with samples_ts.
 Cells of several sequences need --peer-batched, a llama-batched-bench-like program: it is asked with
 -m -t -c -npp -ntg -npl --output-format jsonl and must print an object with speed_tg for each B.
+--peer-python is an interpreter that has the package llama-cpp-python: llama_cpp_package.py drives it
+in all cells.
 Where --peer-flags is given more than once the best candidate of one run each is taken for each cell.
 Beside the rates of decoding stands what they mean in bytes of the file read a second; with
 --read-gbs, measured apart, also the share of the machine's. Rules: pairs.py. Standard library only.
@@ -15,6 +18,7 @@ Beside the rates of decoding stands what they mean in bytes of the file read a s
 
 import argparse
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -25,6 +29,8 @@ from pairs import Metric, Run
 
 import host  # noqa: E402
 import stats  # noqa: E402
+
+PACKAGE_DRIVER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "llama_cpp_package.py")
 
 
 class Cell:
@@ -48,8 +54,9 @@ class Cell:
         return [a.program, "bench", *self.options(a), *batch, *shlex.split(a.args)]
 
     def peer(self, a, flags):
-        if self.batch == 1:
-            return [a.peer, *self.options(a), "-o", "json", *shlex.split(flags)]
+        if self.batch == 1 or a.peer_python:
+            sequences = ["-x", str(self.batch)] if self.batch > 1 else []
+            return [*a.peer_words, *self.options(a), *sequences, "-o", "json", *shlex.split(flags)]
         if not a.peer_batched:
             raise SystemExit("bench.py: the cell %s needs --peer-batched" % self.name)
         n_prompt = max(self.depth, 1)
@@ -98,12 +105,12 @@ def run_peer_batched(a, cell, flags):
 
 
 def run_peer(a, cell, flags):
-    if cell.batch > 1:
+    if cell.batch > 1 and not a.peer_python:
         return run_peer_batched(a, cell, flags)
     text, other = run_text(cell.peer(a, flags))
     got = json.loads(text)
     rows = [r for r in got if (r["n_prompt"], r["n_gen"]) == (cell.prompt, cell.decode)
-            and r.get("n_depth", 0) == cell.depth]
+            and (r.get("n_depth", 0), r.get("n_sequences", 1)) == (cell.depth, cell.batch)]
     if len(rows) != 1:
         raise SystemExit("bench.py: the peer gave %d results of the cell %s" % (
             len(rows), cell.name))
@@ -150,7 +157,10 @@ def run_cell(a, name, file_bytes):
 def main():
     p = argparse.ArgumentParser(description=__doc__.split("\n\n", 1)[0])
     pairs.add_options(p)
-    p.add_argument("--peer", metavar="PATH", required=True)
+    peer = p.add_mutually_exclusive_group(required=True)
+    peer.add_argument("--peer", metavar="PATH", help="a llama-bench-like program")
+    peer.add_argument("--peer-python", metavar="PATH",
+                      help="a Python that has the package llama-cpp-python")
     p.add_argument("--peer-batched", metavar="PATH", help="for cells of several sequences")
     p.add_argument("--peer-flags", metavar="FLAGS", action="append", default=[])
     p.add_argument("--args", default="", help="more arguments for tempo9 bench, in one string")
@@ -158,8 +168,9 @@ def main():
     p.add_argument("--repeat", type=int, default=3, help="repetitions in one run (%(default)s)")
     p.add_argument("--read-gbs", type=float, help="measured read bandwidth of the machine, GB/s")
     a = p.parse_args()
+    a.peer_words = [a.peer] if a.peer else [a.peer_python, PACKAGE_DRIVER]
     pairs.end_on_sigterm()
-    result = pairs.head(a, pairs.our_identity(a.program), a.peer)
+    result = pairs.head(a, pairs.our_identity(a.program), a.peer_words)
     pairs.show_head(result)
     a.peer_version = result["peer"]["version"]
     result["cells"] = [run_cell(a, name, result["model"]["file_bytes"])

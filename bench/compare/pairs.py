@@ -143,10 +143,10 @@ def our_identity(program):
     return json.loads(done.stdout)
 
 
-def peer_version(program):
+def peer_version(words):
     """The first line that has a digit of what `--version` says, or "unknown"."""
     try:
-        done = subprocess.run([program, "--version"], stdin=subprocess.DEVNULL, timeout=30,
+        done = subprocess.run([*words, "--version"], stdin=subprocess.DEVNULL, timeout=30,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return "unknown"
@@ -156,11 +156,11 @@ def peer_version(program):
     return "unknown"
 
 
-def head(a, identity, peer_program):
-    """The part of a result that says what was measured where."""
+def head(a, identity, peer_words):
+    """The part of a result that says what was measured where; the peer's program is the last word."""
     return {"date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "ours": identity,
-            "peer": {"program": os.path.basename(peer_program),
-                     "version": peer_version(peer_program)},
+            "peer": {"program": os.path.basename(peer_words[-1]),
+                     "version": peer_version(peer_words)},
             "model": {"file": os.path.basename(a.model), "sha256": file_sha256(a.model),
                       "file_bytes": os.path.getsize(a.model)},
             "threads": a.threads, "machine": host.machine(),

@@ -174,7 +174,7 @@ def main():
     pairs.end_on_sigterm()
     a.ours = "%s serve --gguf {model} --port {port} --threads {threads} %s" % (
         shlex.quote(a.program), a.args)
-    result = pairs.head(a, pairs.our_identity(a.program), shlex.split(a.peer)[0])
+    result = pairs.head(a, pairs.our_identity(a.program), shlex.split(a.peer)[:1])
     pairs.show_head(result)
     with host.Server(a.ours, a.model, a.threads) as s:
         ruler = asyncio.run(words.measure(s.endpoint))

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -269,9 +270,10 @@ class Programs(unittest.TestCase):
     def tearDownClass(cls):
         cls.folder.cleanup()
 
-    def run_program(self, path, *args, code=0):
+    def run_program(self, path, *args, code=0, env=None):
         done = subprocess.run([sys.executable, path, "--program", ARGS.program, "--model", self.tiny,
-                               "--threads", "2", *args], capture_output=True, text=True, timeout=400)
+                               "--threads", "2", *args], capture_output=True, text=True, timeout=400,
+                              env=env)
         self.assertEqual(done.returncode, code, done.stdout[-4000:] + done.stderr[-4000:])
         return done.stdout
 
@@ -335,6 +337,35 @@ class Programs(unittest.TestCase):
         self.assertEqual(got["cells"][2]["pairs"][0]["ours"]["record"]["batch"], 3)
         self.assertEqual(got["peer"]["version"], "abc")
         self.assertNotIn(self.folder.name, raw)
+
+    def test_compare_package(self):
+        results, python = self.folder.name + "/results-package", self.folder.name + "/python"
+        info = os.path.join(python, "llama_cpp_python-1.2.dist-info")
+        os.makedirs(info)
+        with open(os.path.join(info, "METADATA"), "w", encoding="utf-8") as f:
+            f.write("Metadata-Version: 2.1\nName: llama_cpp_python\nVersion: 1.2\n")
+        shutil.copy(os.path.join(ROOT, "tests", "run", "llama_cpp_double.py"),
+                    os.path.join(python, "llama_cpp.py"))
+        calls = os.path.join(self.folder.name, "calls")
+        env = dict(os.environ, PYTHONPATH=python, LLAMA_CPP_DOUBLE=calls)
+        said = self.run_program(os.path.join(COMPARE, "bench.py"), "--peer-python", sys.executable,
+                                "--peer-flags", "-fa on -b 40 -ub 40", "--pairs", "1", "--cells",
+                                "p64,n4,n4x2@48", "--repeat", "1", "--results", results, env=env)
+        self.assertIn("llama_cpp_package.py", said)
+        got, raw = self.only_result(results)
+        self.assertEqual(got["peer"]["version"], "llama-cpp-python version 1.2")
+        self.assertNotIn(self.folder.name, raw)
+        peers = [c["pairs"][0]["peer"]["record"] for c in got["cells"]]
+        self.assertEqual([r["n_sequences"] for r in peers], [1, 1, 2])
+        # Of each pair two runs, the first not counted; pairs are tried again on a busy machine.
+        once = "40/0 24/1 " * 2 * self.n_pairs(got, 0) + "1/1 " * 8 * self.n_pairs(got, 1)
+        both = ("40/0 8/1 " * 2 + "2/2 " * 8) * self.n_pairs(got, 2)
+        with open(calls, encoding="utf-8") as f:
+            self.assertEqual(f.read(), once + both)
+
+    @staticmethod
+    def n_pairs(result, cell):
+        return len(result["cells"][cell]["pairs"])
 
     def only_result(self, folder):
         found = [os.path.join(d, f) for d, _, files in os.walk(folder) for f in files]
