@@ -9,6 +9,7 @@ ARGS ?=
 PREFIX ?= /usr/local
 J ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 FUZZ_SECONDS ?= 60
+FUZZ_TOTAL_SECONDS ?= 0
 CMAKE_ARGS ?=
 
 # Ninja where it is installed; a folder configured before keeps its generator.
@@ -70,19 +71,23 @@ tsan: deps-test
 
 fuzz: deps-build deps-lint
 	@mkdir -p build
-	@$(call configure,fuzz,-DT9_FUZZ_SECONDS=$(FUZZ_SECONDS))
+	@$(call configure,fuzz,-DT9_FUZZ_SECONDS=$(FUZZ_SECONDS) -DT9_FUZZ_TOTAL_SECONDS=$(FUZZ_TOTAL_SECONDS))
 	@$(call build,fuzz)
-	@cd build/fuzz && ctest --output-on-failure --no-tests=error $(ARGS)
+	@cd build/fuzz && { ctest --output-on-failure --no-tests=error $(ARGS); rc=$$?; \
+	  for f in findings/*; do [ ! -f "$$f" ] || echo "finding: build/fuzz/$$f, an input of the target that it is named after"; \
+	  done; exit $$rc; }
 
 bench: deps-build program
 	@[ '$(MODEL)' != models/SmolLM2-135M-Instruct.Q4_1.gguf ] || tools/get-deps model
 	@build/tempo9 bench --gguf '$(MODEL)' $(ARGS)
 
-# What takes too long for every change: the tests at their full size (T9_FULL), each sanitizer over everything, and ten
-# minutes for each fuzz target.
+# What takes too long for every change: the tests and oracles at their full size (T9_FULL) with the default model, each
+# sanitizer over everything, and an hour of fuzzing, whose corpora stay in build/fuzz for the next night. All of it runs,
+# whatever fails.
 nightly: export T9_FULL := 1
-nightly: lint test asan tsan
-	@$(MAKE) fuzz FUZZ_SECONDS=600
+nightly:
+	@tools/get-deps model || echo 'nightly: no default model here; its tests are skipped'
+	@$(MAKE) --keep-going lint test asan tsan fuzz FUZZ_TOTAL_SECONDS=3600
 
 install: program
 	@$(call build,release) --target tempo9_libraries tempo9_docs
@@ -110,7 +115,7 @@ help:
 	  'make asan|tsan  all tests with the address and undefined-behaviour, or the thread sanitizer' \
 	  'make fuzz       every fuzz target for FUZZ_SECONDS=$(FUZZ_SECONDS)' \
 	  'make bench      prefill and decode speed of MODEL' \
-	  'make nightly    everything, with long fuzzing' \
+	  'make nightly    everything at its full size, and an hour of fuzzing' \
 	  'make install    into PREFIX=$(PREFIX) (DESTDIR is honoured)' \
 	  'make clean      remove what was built; downloads stay' '' \
 	  'PORT, MODEL, ARGS, J can be set: make run MODEL=my.gguf PORT=8080 ARGS="--threads 4"'
