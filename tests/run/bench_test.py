@@ -47,6 +47,13 @@ for batch in o.get("-npl", "").split(",") if "-npl" in o else []:
                    "model_filename": o["-m"]}]))
 """
 
+PEER_PERPLEXITY = """import sys
+if "BROKEN" in sys.argv[sys.argv.index("-m") + 1]:
+    sys.exit("no such type")
+if "--kl-divergence" in sys.argv:
+    print("Mean    KLD:   0.012500 \u00b1   0.001000\\nSame top p: 97.500 \u00b1 0.1 %")
+"""
+
 
 class Words(unittest.TestCase):
     def test_same_on_every_machine(self):
@@ -321,10 +328,7 @@ class Programs(unittest.TestCase):
 
     def test_compare_bench(self):
         results = os.path.join(self.folder.name, "results-bench")
-        peer = os.path.join(self.folder.name, "peer-bench")
-        with open(peer, "w", encoding="utf-8") as f:
-            f.write("#!%s\n%s" % (sys.executable, PEER_BENCH))
-        os.chmod(peer, 0o700)
+        peer = self.write_program("peer-bench", PEER_BENCH)
         said = self.run_program(os.path.join(COMPARE, "bench.py"), "--peer", peer, "--peer-flags",
                                 "-fa off", "--peer-flags", "-fa on", "--pairs", "1", "--cells",
                                 "p64,n8,n8x3@16", "--peer-batched", peer, "--repeat", "2",
@@ -362,6 +366,41 @@ class Programs(unittest.TestCase):
         both = ("40/0 8/1 " * 2 + "2/2 " * 8) * self.n_pairs(got, 2)
         with open(calls, encoding="utf-8") as f:
             self.assertEqual(f.read(), once + both)
+
+    def test_type_table(self):
+        models, out = os.path.join(self.folder.name, "types"), self.folder.name + "/types.json"
+        os.mkdir(models)
+        for name in ("F32", "Q8_0", "BROKEN"):
+            subprocess.run([ARGS.mkgguf, "--quant", "F32" if name == "F32" else "Q8_0",
+                            os.path.join(models, name + ".gguf")], check=True)
+        text = os.path.join(self.folder.name, "text")
+        with open(text, "w", encoding="utf-8") as f:
+            f.write(words.text("a", 400))
+        peers = []
+        for name, source in (("bench", PEER_BENCH), ("perplexity", PEER_PERPLEXITY)):
+            peers += ["--peer-" + name, self.write_program("types-" + name, source)]
+        done = subprocess.run(
+            [sys.executable, os.path.join(COMPARE, "type_table.py"), "--program", ARGS.program,
+             "--models", models, "--text", text, "--context", "64", "--windows", "2", "--cells",
+             "n2", "--repeat", "1", "--threads", "2", "--json", out, *peers],
+            capture_output=True, text=True, timeout=400, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("| 0.0125 ± 0.0010, 97.5% |", done.stdout)
+        self.assertRegex(done.stdout, "- BROKEN, peer KL: .*no such type")
+        with open(out, encoding="utf-8") as f:
+            rows = {r["type"]: r for r in json.load(f)["rows"]}
+        self.assertEqual(set(rows), {"F32", "Q8_0", "BROKEN"})
+        self.assertLess(rows["F32"]["KL"]["mean"], rows["Q8_0"]["KL"]["mean"])
+        self.assertGreater(rows["Q8_0"]["n2"]["tokens_per_s"], 0)
+        self.assertGreater(rows["F32"]["file_bytes"], rows["Q8_0"]["file_bytes"])
+        self.assertIsNone(rows["BROKEN"]["peer KL"])
+
+    def write_program(self, name, source):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("#!%s\n%s" % (sys.executable, source))
+        os.chmod(path, 0o700)
+        return path
 
     @staticmethod
     def n_pairs(result, cell):
