@@ -21,6 +21,7 @@
 #include <microhttpd.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/types.h>
 
 enum { HTTP_PREP_THREADS_MAX = 16 };
 #define EXCHANGE_OUT_BYTES_MAX ((size_t)64 << 20)
@@ -36,11 +37,19 @@ struct http_counters {
 
 struct exchange;
 
+struct listener {
+    int fd;
+    uint16_t port; /* 0: a unix socket */
+    bool loopback; /* nobody on another machine can reach it */
+    dev_t device;  /* the unix socket's file, with inode */
+    ino_t inode;
+};
+
 struct http_server {
     struct http_params p;
     struct prep *prep;
     _Atomic(struct MHD_Daemon *) mhd; /* its threads run before it is known here */
-    int listen_fd;
+    struct listener listener;
     uint16_t port;
     bool loopback;                /* out of other machines' reach */
     struct buf tls_cert, tls_key; /* PEM, NUL-terminated; empty: no TLS */
@@ -129,17 +138,12 @@ struct exchange {
 };
 
 /* ---- listen.c ---- */
-struct listener {
-    int fd;
-    uint16_t port; /* 0: a unix socket */
-    bool loopback; /* nobody on another machine can reach it */
-};
 /* A bound socket with the address of `p`, the caller's; listening with `and_listen`. INVALID when
  * it could be reached from other machines and needs neither a key nor was that allowed. */
 t9_status listen_open(const struct http_params *p, bool and_listen, struct listener *out,
                       struct t9_err *err);
-/* Closes, and takes the unix socket's file away. fd < 0: nothing. */
-void listen_close(const struct http_params *p, int fd);
+/* Closes, and takes the unix socket's file away, unless another is there now. fd < 0: nothing. */
+void listen_close(const struct http_params *p, const struct listener *l);
 /* Raises this process's limit of descriptors towards what the connections need, and lowers
  * *connection_limit to what fits. */
 void listen_fit_files(int32_t *connection_limit);

@@ -163,7 +163,9 @@ static t9_status open_unix(const struct http_params *p, bool and_listen, struct 
         return t9_fail_os(err, T9_STATUS_IO, errno, "no socket to be had");
     /* Nobody can connect before listen, so there is no moment with a wider mode. */
     bool ok = bind(fd, (const struct sockaddr *)&a, sizeof a) == 0;
-    if (ok && (chmod(a.sun_path, 0600) != 0 || (and_listen && listen(fd, BACKLOG) != 0))) {
+    struct stat sb;
+    if (ok && (chmod(a.sun_path, 0600) != 0 || lstat(a.sun_path, &sb) != 0 ||
+               (and_listen && listen(fd, BACKLOG) != 0))) {
         ok = false;
         int error = errno;
         (void)unlink(a.sun_path);
@@ -175,6 +177,8 @@ static t9_status open_unix(const struct http_params *p, bool and_listen, struct 
                           a.sun_path);
     }
     out->fd = fd;
+    out->device = sb.st_dev;
+    out->inode = sb.st_ino;
     return T9_STATUS_OK;
 }
 
@@ -185,13 +189,15 @@ t9_status listen_open(const struct http_params *p, bool and_listen, struct liste
     return p->unix_path ? open_unix(p, and_listen, out, err) : open_tcp(p, and_listen, out, err);
 }
 
-void listen_close(const struct http_params *p, int fd)
+void listen_close(const struct http_params *p, const struct listener *l)
 {
-    if (fd < 0)
+    struct stat sb;
+    if (l->fd < 0)
         return;
-    if (p->unix_path)
+    if (p->unix_path && lstat(p->unix_path, &sb) == 0 && sb.st_dev == l->device &&
+        sb.st_ino == l->inode)
         (void)unlink(p->unix_path);
-    (void)close(fd);
+    (void)close(l->fd);
 }
 
 /* ---- descriptors ---- */

@@ -73,18 +73,16 @@ t9_status http_params_check(const struct http_params *p, struct t9_err *err)
     if (st != T9_STATUS_OK)
         return st;
     T9_TRY(listen_open(p, false, &l, err));
-    listen_close(p, l.fd);
+    listen_close(p, &l);
     return T9_STATUS_OK;
 }
 
 static t9_status bind_server(struct http_server *s, struct t9_err *err)
 {
-    struct listener l;
     T9_TRY(tls_load(&s->p, &s->tls_cert, &s->tls_key, err));
-    T9_TRY(listen_open(&s->p, true, &l, err));
-    s->listen_fd = l.fd;
-    s->port = l.port;
-    s->loopback = l.loopback;
+    T9_TRY(listen_open(&s->p, true, &s->listener, err));
+    s->port = s->listener.port;
+    s->loopback = s->listener.loopback;
     return T9_STATUS_OK;
 }
 
@@ -119,7 +117,7 @@ static t9_status start_library(struct http_server *s, struct t9_err *err)
      * ours: see head_check. */
     s->mhd = MHD_start_daemon(
         flags, s->port, NULL, NULL, request_on_data, s, MHD_OPTION_EXTERNAL_LOGGER, on_library_log,
-        NULL, MHD_OPTION_LISTEN_SOCKET, s->listen_fd, MHD_OPTION_NOTIFY_COMPLETED,
+        NULL, MHD_OPTION_LISTEN_SOCKET, s->listener.fd, MHD_OPTION_NOTIFY_COMPLETED,
         request_on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, request_on_connection, s,
         MHD_OPTION_URI_LOG_CALLBACK, request_on_line, s, MHD_OPTION_UNESCAPE_CALLBACK,
         request_unescape, s, MHD_OPTION_THREAD_POOL_SIZE, (unsigned)s->p.n_io,
@@ -156,7 +154,7 @@ t9_status http_server_new(struct http_server **out, const struct http_params *p,
     if (!s)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory");
     s->p = *p;
-    s->listen_fd = -1;
+    s->listener.fd = -1;
     s->started_s = clock_unix_s();
     (void)pthread_mutex_init(&s->list_lock, NULL);
     if (getrandom(&s->id_base, sizeof s->id_base, GRND_NONBLOCK) < 0)
@@ -233,12 +231,12 @@ static void stop_connections(struct http_server *s, uint32_t timeout_ms)
     }
     refuse_arriving(s);
     /* Until here who connected was told to come back later, which is kinder than a closed door. */
-    MHD_socket fd = MHD_quiesce_daemon(s->mhd);
-    s->listen_fd = -1;
+    s->listener.fd = MHD_quiesce_daemon(s->mhd);
     atomic_store(&s->closing, true);
     end_all(s, true);
     MHD_stop_daemon(s->mhd);
-    listen_close(&s->p, fd); /* only now: until they end, the library's threads still name it */
+    /* Only now: until they end, the library's threads still name it. */
+    listen_close(&s->p, &s->listener);
 }
 
 void http_server_stop(struct http_server *s, uint32_t timeout_ms)
@@ -251,7 +249,7 @@ void http_server_stop(struct http_server *s, uint32_t timeout_ms)
     if (s->mhd)
         stop_connections(s, timeout_ms);
     else
-        listen_close(&s->p, s->listen_fd);
+        listen_close(&s->p, &s->listener);
     if (s->jobs)
         jobq_close(s->jobs);
     for (size_t i = 0; i < T9_COUNT(s->prep_threads); i++)

@@ -67,8 +67,11 @@ static void test_unix(void **state)
     close(fd);
     http_rig_start(&r, &script, &p);
     http_rig_stop(&r);
-    /* A file of somebody's stays. */
+    /* A file of somebody's stays, also one that took the place meanwhile. */
+    http_rig_start(&r, &script, &p);
+    unlink(path);
     test_write_file(path, "mine", 4);
+    http_rig_stop(&r);
     refused(&p, "exists and is no socket");
     assert_int_equal(stat(path, &sb), 0);
     unlink(path);
