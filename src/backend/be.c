@@ -213,6 +213,16 @@ t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err
     return T9_STATUS_OK;
 }
 
+void be_want_huge(struct be *be, void *p, size_t size_bytes)
+{
+    (void)be;
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, size_bytes, MADV_HUGEPAGE); /* a refusal does no harm */
+#else
+    (void)p, (void)size_bytes;
+#endif
+}
+
 void be_decommit(struct be *be, void *p, size_t size_bytes)
 {
     (void)be;

@@ -62,6 +62,9 @@ void be_weight_free(struct be *be, struct weight *w); /* accepts a zeroed weight
 /* Address space without memory behind it until it is touched (page pool, scratch); 2 MiB aligned.
  */
 t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err *err);
+/* A hint: memory that be_reserve gave, and that kernels stream through, is to come in huge pages.
+ * Up to one of them (mostly 2 MiB) more than what is touched is then backed. */
+void be_want_huge(struct be *be, void *p, size_t size_bytes);
 /* Gives the memory behind [p, p + n) back; reading it again gives zeros. */
 void be_decommit(struct be *be, void *p, size_t size_bytes);
 void be_unreserve(struct be *be, void *p, size_t size_bytes);

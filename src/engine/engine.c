@@ -124,6 +124,7 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     T9_TRY(tape_init(&e->tape, n_ops, err));
     void *mem;
     T9_TRY(be_reserve(p->be, scratch_bytes ? scratch_bytes : 1, &mem, err));
+    be_want_huge(p->be, mem, scratch_bytes);
     e->scratch = (struct scratch){.base = mem, .cap = scratch_bytes ? scratch_bytes : 1};
     T9_TRY(alloc_slots(e, err));
     return ring_new(&e->ring, (size_t)p->queue_cap, err);

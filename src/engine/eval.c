@@ -45,6 +45,7 @@ static t9_status eval_init(struct eval *ev, int32_t n, struct t9_err *err)
     void *mem;
     scratch_bytes = scratch_bytes ? scratch_bytes : 1;
     T9_TRY(be_reserve(p->be, scratch_bytes, &mem, err));
+    be_want_huge(p->be, mem, scratch_bytes);
     ev->scratch = (struct scratch){.base = mem, .cap = scratch_bytes};
     for (int32_t i = 0; i < n_pages; i++)
         batch_pages(&ev->batch, 0)[i] = kv_page_alloc(ev->pool);

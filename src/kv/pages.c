@@ -58,8 +58,10 @@ t9_status kv_pool_new(struct kv_pool **out, struct be *be, const struct kv_geom 
     atomic_init(&p->n_used, 0);
     atomic_init(&p->n_peak, 0);
     t9_status st = be_reserve(be, p->base_bytes, &p->base, err);
-    if (st == T9_STATUS_OK)
+    if (st == T9_STATUS_OK) {
+        be_want_huge(be, p->base, p->base_bytes);
         st = be_reserve(be, p->tables_bytes, &p->tables, err);
+    }
     if (st == T9_STATUS_OK)
         st = ahead_init(&p->ahead, p->base, p->base_bytes, err);
     if (st != T9_STATUS_OK) {

@@ -53,6 +53,33 @@ static size_t resident(void)
     return (size_t)rss * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* The pool asks for huge pages: "hg" among the flags of its mapping. */
+static void on_huge_pages(void **state)
+{
+    (void)state;
+    FILE *f = fopen("/proc/self/smaps", "r");
+    if (!f || access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) != 0) {
+        if (f)
+            fclose(f);
+        skip();
+    }
+    struct kv_pool *p = new_pool(64 * geom.page_bytes);
+    uintptr_t at = (uintptr_t)kv_pool_base(p);
+    char line[512];
+    bool inside = false, huge = false;
+    unsigned long long from = 0;
+    unsigned long long to = 0;
+    while (fgets(line, sizeof line, f)) {
+        if (sscanf(line, "%llx-%llx ", &from, &to) == 2)
+            inside = at >= from && at < to;
+        else if (inside && strncmp(line, "VmFlags:", 8) == 0)
+            huge = strstr(line, " hg") != NULL;
+    }
+    fclose(f);
+    assert_true(huge);
+    kv_pool_free(p);
+}
+
 static void budget(void **state)
 {
     (void)state;
@@ -181,6 +208,7 @@ static void memory_follows_use(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(on_huge_pages),
         cmocka_unit_test(budget),
         cmocka_unit_test(last_in_first_out),
 #ifndef T9_DEBUG
