@@ -17,7 +17,10 @@
 
 #define MOST_BYTES ((size_t)64 << 20)
 
-enum { POOL_PART = 16 };
+enum {
+    POOL_PART = 16,
+    HUGE_BYTES = 2 << 20, /* what the system may back where a byte is asked for */
+};
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -121,5 +124,5 @@ size_t ahead_shrink(struct ahead *a, size_t used_bytes)
     a->asked_bytes = used_bytes;
     size_t done = atomic_exchange(&a->done, used_bytes);
     size_t end = done > used_bytes ? done : used_bytes;
-    return min_size(end + AHEAD_SLICE_BYTES, a->size_bytes);
+    return min_size(end + AHEAD_SLICE_BYTES + HUGE_BYTES, a->size_bytes);
 }

@@ -195,7 +195,8 @@ static void memory_follows_use(void **state)
         kv_page_free(p, pages[i]);
     kv_pool_trim(p);
     size_t trimmed = resident();
-    assert_true(trimmed < start + 10 * geom.page_bytes + 2 * mb);
+    /* A slice that was being taken ahead may come late, on two huge pages. */
+    assert_true(trimmed < start + 10 * geom.page_bytes + 5 * mb);
     /* What is in use was not touched. */
     assert_int_equal(((char *)kv_pool_base(p))[(size_t)pages[9] * geom.page_bytes], 1);
     for (int i = 0; i < 10; i++)
