@@ -65,6 +65,13 @@ typedef enum chat_role {
 
 const char *chat_role_name(chat_role r);
 
+/* A call of a tool that an assistant made earlier. */
+struct chat_call {
+    str id; /* empty when absent */
+    str name;
+    str args; /* JSON text as it was; "" when there are none */
+};
+
 struct chat_message {
     chat_role role;
     str content;      /* text parts joined by a line feed */
@@ -72,7 +79,15 @@ struct chat_message {
     str name;         /* empty when absent, as the next two */
     str tool_call_id;
     str reasoning;
-    yyjson_val *tool_calls; /* OpenAI's array, or NULL */
+    const struct chat_call *calls; /* in the request's arena, of an assistant */
+    size_t n_calls;
+};
+
+/* A tool that the model may call. */
+struct chat_tool {
+    str name;
+    str description;    /* empty when absent */
+    yyjson_val *schema; /* of its arguments, an object; NULL: none was given */
 };
 
 /* A prompt that is taken as it is: text, or tokens where `tokens` is set. */
@@ -90,7 +105,12 @@ struct chat_request {
     str model; /* as the client wrote it; empty when absent */
     struct chat_message *messages;
     size_t n_messages;
-    yyjson_val *tools;           /* array to render, or NULL */
+    /* Those that the template is told of; the arena's. */
+    const struct chat_tool *tools;
+    size_t n_tools;
+    bool
+        no_calls; /* tool_choice none: the model is told of no tools and calls are not looked for */
+    bool one_call; /* parallel_tool_calls false: the answer ends with its first call */
     yyjson_val *template_kwargs; /* object, or NULL */
     str reasoning_effort;        /* empty when absent */
     bool has_thinking, thinking; /* enable_thinking */
@@ -180,18 +200,27 @@ struct chat_tokens {
 };
 
 typedef enum chat_event_kind {
-    CHAT_EVENT_NONE,   /* nothing new yet, or all was said */
-    CHAT_EVENT_BEGIN,  /* a choice begins */
-    CHAT_EVENT_TEXT,   /* more text of a choice, whole characters */
-    CHAT_EVENT_FINISH, /* a choice is complete */
-    CHAT_EVENT_END,    /* all are: usage, timings */
-    CHAT_EVENT_ERROR,  /* the answer broke off */
+    CHAT_EVENT_NONE,      /* nothing new yet, or all was said */
+    CHAT_EVENT_BEGIN,     /* a choice begins */
+    CHAT_EVENT_TEXT,      /* more text of a choice, whole characters */
+    CHAT_EVENT_REASONING, /* more of its reasoning */
+    CHAT_EVENT_CALL,      /* it calls a tool: the name is certain */
+    CHAT_EVENT_ARGS,      /* more of that call's arguments, JSON text */
+    CHAT_EVENT_CALL_END,  /* that call is over */
+    CHAT_EVENT_FINISH,    /* a choice is complete */
+    CHAT_EVENT_END,       /* all are: usage, timings */
+    CHAT_EVENT_ERROR,     /* the answer broke off */
 } chat_event_kind;
 
 struct chat_event {
     chat_event_kind kind;
-    int32_t choice;            /* BEGIN, TEXT, FINISH */
-    str text;                  /* TEXT; valid until the next event is asked for */
+    int32_t choice; /* all but END */
+    str text; /* TEXT, REASONING, ARGS; CALL: the tool's name. Valid until the next event is asked
+                 for */
+    int32_t call;       /* CALL, ARGS, CALL_END: 0, 1, 2 ... of the choice */
+    str call_id;        /* the same; as long as the run lives */
+    bool call_complete; /* CALL_END: the model wrote all of it */
+    bool has_calls;     /* FINISH: it ended with complete calls, which are the client's to answer */
     struct chat_tokens tokens; /* TEXT, where details of tokens are wanted */
     t9_finish finish;          /* FINISH: STOP or LENGTH */
     int32_t stop_token;        /* FINISH: the one of stop_tokens that ended it, else -1 */
@@ -201,9 +230,21 @@ struct chat_event {
     struct chat_error error; /* ERROR */
 };
 
+/* Something that an answer is made of, in its order. */
+struct chat_part {
+    chat_event_kind kind; /* TEXT, REASONING or CALL */
+    str text;             /* of a CALL its arguments */
+    str name, call_id;    /* CALL */
+    bool complete;        /* CALL */
+};
+
 /* A complete choice. */
 struct chat_choice {
-    str text;
+    str text;      /* all TEXT parts */
+    str reasoning; /* all REASONING parts */
+    const struct chat_part *parts;
+    size_t n_parts;
+    bool has_calls;                    /* as in FINISH */
     struct chat_tokens prompt, answer; /* where details of tokens are wanted */
     t9_finish finish;
     int32_t stop_token;

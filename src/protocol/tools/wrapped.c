@@ -1,0 +1,77 @@
+/*
+ * protocol/tools/wrapped.c - see wrapped.h.
+ */
+#include "protocol/tools/wrapped.h"
+
+#include <string.h>
+
+enum phase { OUTSIDE, CALL, AFTER };
+
+/* Goes on to the next marker; false: there is none yet. */
+static bool outside(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
+{
+    const char *opens[WRAPPERS_MAX + 1];
+    size_t i;
+    for (i = 0; i < n && i < WRAPPERS_MAX; i++)
+        opens[i] = wrappers[i].open;
+    opens[i] = NULL;
+    int which = machine_outside(m, opens);
+    if (which < 0)
+        return false;
+    const struct wrapper *found = &wrappers[which];
+    if (found->bare && !machine_on_own_line(m)) {
+        machine_text(m, str_from(found->open));
+        return true;
+    }
+    w->which = which;
+    w->phase = CALL;
+    json_call_start(&w->call, found->open, strcmp(found->open, "{") == 0, found->bare);
+    return true;
+}
+
+static bool is_between(char c)
+{
+    return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ',' || c == ';' || c == ']' ||
+           c == '}';
+}
+
+/* After a call: another one, the closing marker or neither. False: too little is known. */
+static bool after(struct wrapped *w, struct machine *m, const struct wrapper *wrapper)
+{
+    str text = machine_unread(m);
+    size_t at = 0;
+    while (at < text.n && is_between(text.p[at]))
+        at++;
+    machine_take(m, at);
+    str rest = str_slice(text, at, text.n), mark = str_from(wrapper->close);
+    if (rest.n > 0 && rest.p[0] == '{') {
+        w->phase = CALL;
+        json_call_start(&w->call, "", false, wrapper->bare);
+        return true;
+    }
+    if (rest.n < mark.n && !machine_is_last(m) && memcmp(rest.p, mark.p, rest.n) == 0)
+        return false;
+    if (rest.n == 0 && !machine_is_last(m))
+        return false;
+    if (mark.n > 0 && str_has_prefix(rest, mark))
+        machine_take(m, mark.n);
+    w->phase = OUTSIDE;
+    return true;
+}
+
+void wrapped_step(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
+{
+    for (;;) {
+        if (w->phase == OUTSIDE) {
+            if (!outside(w, m, wrappers, n))
+                return;
+        } else if (w->phase == CALL) {
+            json_call_result r = json_call_step(&w->call, m);
+            if (r == JSON_CALL_MORE)
+                return;
+            w->phase = r == JSON_CALL_DONE ? AFTER : OUTSIDE;
+        } else if (!after(w, m, &wrappers[w->which])) {
+            return;
+        }
+    }
+}
