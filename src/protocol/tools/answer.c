@@ -348,6 +348,8 @@ static void think_tag(struct machine *m, str tag, bool opens)
         machine_set_reasoning(m, false);
     else if (!m->reasoning && opens && first)
         machine_set_reasoning(m, true);
+    else if (!m->reasoning && !opens && first)
+        to_edge(m);
     else if (opens ? !(m->reasoning && first) : !machine_on_own_line(m))
         say(m, tag);
 }
