@@ -53,6 +53,13 @@ static inline bool dialect_template_has(const struct dialect_model *m, const cha
     return str_find(m->chat_template, str_from(text), 0) != (size_t)-1;
 }
 
+/* The same, or that the vocabulary has it where there is no template. */
+static inline bool dialect_knows(const struct dialect_model *m, const char *text)
+{
+    return dialect_template_has(m, text) ||
+           (m->chat_template.n == 0 && m->has_token && m->has_token(m->ctx, text));
+}
+
 #define DIALECTS(X)                                                                                \
     X(hermes)                                                                                      \
     X(generic_json)
