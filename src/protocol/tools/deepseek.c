@@ -1,8 +1,8 @@
 /*
  * protocol/tools/deepseek.c - DeepSeek and its distillations, within a section of calls
  *
- *   R1, V3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, then {..} in a fence, <｜tool▁call▁end｜>
- *   V3.1:    <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{..}<｜tool▁call▁end｜>
+ *   R1, V3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, then {..} in a fence,
+ * <｜tool▁call▁end｜> V3.1:    <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{..}<｜tool▁call▁end｜>
  *
  * The prompt itself opens the reasoning where the template wants it; a template that does not
  * leaves it to the model.

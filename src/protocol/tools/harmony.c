@@ -205,18 +205,10 @@ static void step(struct machine *m, void *state)
     s->begun = true;
     while (goes_on) {
         switch (s->phase) {
-        case PHASE_BETWEEN:
-            goes_on = between(m, s);
-            break;
-        case PHASE_HEADER:
-            goes_on = header(m, s);
-            break;
-        case PHASE_BODY:
-            goes_on = body(m, s);
-            break;
-        case PHASE_CALL:
-            goes_on = call(m, s);
-            break;
+        case PHASE_BETWEEN: goes_on = between(m, s); break;
+        case PHASE_HEADER: goes_on = header(m, s); break;
+        case PHASE_BODY: goes_on = body(m, s); break;
+        case PHASE_CALL: goes_on = call(m, s); break;
         }
     }
 }

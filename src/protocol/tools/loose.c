@@ -1,6 +1,6 @@
 /*
- * protocol/tools/loose.c - see loose.h. A stack of open objects and arrays; strings are handed on as
- * they come, bare words when they have ended.
+ * protocol/tools/loose.c - see loose.h. A stack of open objects and arrays; strings are handed on
+ * as they come, bare words when they have ended.
  */
 #include "protocol/tools/loose.h"
 
@@ -613,18 +613,15 @@ static bool advance(struct reader *r)
             return mark == LOOK_YES && r->result == LOOSE_MORE;
     }
     switch (l->phase) {
-    case PHASE_ITEM:
-        return *top(r) & FRAME_OBJECT ? key(r) : value(r, false);
-    case PHASE_VALUE:
-        return value(r, true);
+    case PHASE_ITEM: return *top(r) & FRAME_OBJECT ? key(r) : value(r, false);
+    case PHASE_VALUE: return value(r, true);
     case PHASE_ASSIGN:
         if (r->text.p[r->at] == (is_outermost(r) ? r->syntax->assign : ':')) {
             buf_putc(&r->out, ':');
             l->phase = PHASE_VALUE;
         }
         break;
-    default:
-        break;
+    default: break;
     }
     /* After a value nothing but the above makes sense: it goes. */
     r->at++;

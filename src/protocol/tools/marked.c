@@ -105,24 +105,12 @@ void marked_step(struct machine *m, struct marked *s, const struct marked_syntax
     bool goes_on = true;
     while (goes_on) {
         switch (s->phase) {
-        case PHASE_OUTSIDE:
-            goes_on = outside(m, s, syntax);
-            break;
-        case PHASE_HEAD:
-            goes_on = head(m, s, syntax);
-            break;
-        case PHASE_FENCE:
-            goes_on = optional(m, s, STR("```"), PHASE_LANGUAGE);
-            break;
-        case PHASE_LANGUAGE:
-            goes_on = optional(m, s, STR("json"), PHASE_ARGS);
-            break;
-        case PHASE_ARGS:
-            goes_on = args(m, s, syntax);
-            break;
-        default:
-            goes_on = optional(m, s, STR("```"), PHASE_OUTSIDE);
-            break;
+        case PHASE_OUTSIDE: goes_on = outside(m, s, syntax); break;
+        case PHASE_HEAD: goes_on = head(m, s, syntax); break;
+        case PHASE_FENCE: goes_on = optional(m, s, STR("```"), PHASE_LANGUAGE); break;
+        case PHASE_LANGUAGE: goes_on = optional(m, s, STR("json"), PHASE_ARGS); break;
+        case PHASE_ARGS: goes_on = args(m, s, syntax); break;
+        default: goes_on = optional(m, s, STR("```"), PHASE_OUTSIDE); break;
         }
     }
 }
