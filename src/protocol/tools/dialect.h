@@ -61,6 +61,12 @@ static inline bool dialect_knows(const struct dialect_model *m, const char *text
 }
 
 #define DIALECTS(X)                                                                                \
+    X(harmony)                                                                                     \
+    X(gemma4)                                                                                      \
+    X(kimi_k2)                                                                                     \
+    X(deepseek)                                                                                    \
+    X(mistral)                                                                                     \
+    X(lfm2)                                                                                        \
     X(hermes)                                                                                      \
     X(generic_json)
 

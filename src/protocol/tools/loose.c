@@ -4,6 +4,7 @@
  */
 #include "protocol/tools/loose.h"
 
+#include "base/num.h"
 #include "protocol/tools/space.h"
 
 enum { OUT_BYTES_MAX = 1 << 26 };
@@ -119,15 +120,6 @@ static bool put_decimal(struct buf *out, str s)
     return false;
 }
 
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : 99;
-}
-
 /* 0x1f, 0o17, 0b1. */
 static bool put_based(struct buf *out, str s)
 {
@@ -142,8 +134,8 @@ static bool put_based(struct buf *out, str s)
     else if (s.p[1] == 'b' || s.p[1] == 'B')
         base = 2;
     for (size_t i = 2; i < s.n; i++) {
-        int digit = digit_of(s.p[i]);
-        if (digit >= base || v > (UINT64_MAX - 15) / 16)
+        int digit = num_hex_digit(s.p[i]);
+        if (digit < 0 || digit >= base || v > (UINT64_MAX - 15) / 16)
             return false;
         v = v * (uint64_t)base + (uint64_t)digit;
     }
@@ -361,8 +353,8 @@ static bool hex_at(str text, size_t at, size_t n, uint32_t *out)
 {
     *out = 0;
     for (size_t i = at; i < at + n; i++) {
-        int digit = i < text.n ? digit_of(text.p[i]) : 99;
-        if (digit > 15)
+        int digit = i < text.n ? num_hex_digit(text.p[i]) : -1;
+        if (digit < 0)
             return false;
         *out = *out * 16 + (uint32_t)digit;
     }
