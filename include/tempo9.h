@@ -149,6 +149,14 @@ struct t9_template_info {
     bool later_system;    /* takes one after the first turn */
     bool user_twice;      /* takes two user messages in a row */
 };
+/* What it does with tools, found out in the same way. */
+struct t9_template_tools {
+    bool tools;          /* tells the model of them */
+    bool calls;          /* shows calls that an assistant made earlier */
+    bool results;        /* shows messages of the role tool */
+    bool arguments_text; /* arguments of calls must be JSON text, not an object */
+    bool reasoning;      /* shows the reasoning of an assistant that called a tool */
+};
 /* Text lives as long as the model. */
 struct t9_model_info {
     size_t struct_size;
@@ -168,6 +176,7 @@ struct t9_model_info {
      * text, middle; the answer is what goes between. All three, or -1. */
     int32_t fim_prefix, fim_suffix, fim_middle;
     int32_t token_bytes_max; /* of the longest token */
+    struct t9_template_tools template_tools;
 };
 
 /* Zeroes but for struct_size. struct_size: sizeof the caller's struct. */
@@ -192,6 +201,9 @@ T9_API t9_status t9_model_metadata(const t9_model *m, const char *key, size_t ma
 /* Whether the chat template mentions a variable by this name, such as "enable_thinking": a hint of
  * what it can use, no proof. Any thread. */
 T9_API bool t9_template_mentions(const t9_model *m, const char *name);
+/* The chat template's source, as long as the model lives; NULL and 0 where there is none. Any
+ * thread. */
+T9_API const char *t9_template_source(const t9_model *m, size_t *n_bytes);
 
 /* ---- text and tokens: all by any thread ---- */
 
@@ -236,12 +248,13 @@ T9_API t9_status t9_detok_push(t9_detok *d, const int32_t *ids, size_t n, const 
 
 /* ---- conversations ---- */
 
-enum { T9_MESSAGES_MAX = 65536 };
+enum { T9_MESSAGES_MAX = 65536, T9_CALLS_MAX = 512 /* of one message */ };
 struct t9_chat_params {
     size_t struct_size;
     /* JSON array of messages: {"role": "system" | "developer" | "user" | "assistant" | "tool",
      * "content": text, or parts [{"type":"text","text":...}], or null for an assistant}, and where
-     * it fits "name", "reasoning_content", "tool_calls", "tool_call_id". */
+     * it fits "name", "reasoning_content", "tool_calls", "tool_call_id". Arguments of calls are
+     * written as the template wants them, and a result without a name gets that of its call. */
     const char *messages;
     size_t messages_bytes;
     const char *tools; /* JSON array that the template gets, or NULL */
@@ -387,6 +400,7 @@ enum {
     T9_STOPS_MAX = 16,
     T9_STOP_BYTES_MAX = 256,
     T9_STOP_IDS_MAX = 128,
+    T9_SHOWN_IDS_MAX = 128,
 };
 
 struct t9_logit_bias {
@@ -465,6 +479,10 @@ struct t9_request_params {
     /* Lengths of `stops`, for those with a NUL inside. NULL: each ends with NUL. */
     const size_t *stop_bytes;
     bool text_starts; /* events tell where the text of each token begins; needs `text` */
+    /* Control tokens whose text is part of the answer's, up to T9_SHOWN_IDS_MAX; ids of the
+     * vocabulary. Others have none. */
+    const int32_t *shown_ids;
+    size_t n_shown_ids;
 };
 /* temperature 1, top_p 1, repetition_penalty 1, text true; the rest zero. */
 T9_API void t9_request_params_init(struct t9_request_params *p, size_t struct_size);

@@ -278,7 +278,9 @@ class Model(_Handle):
         for name, _ in out._fields_[1:]:
             value = getattr(out, name)
             info[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-        info["chat_template"] = {n: getattr(out.chat_template, n) for n, _ in out.chat_template._fields_}
+        for part in ("chat_template", "template_tools"):
+            value = info[part]
+            info[part] = {n: getattr(value, n) for n, _ in value._fields_}
         return info
 
     def keys(self):

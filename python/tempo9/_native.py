@@ -43,6 +43,11 @@ class TemplateInfo(c.Structure):
     _fields_ = [(name, c.c_bool) for name in ("present", "chatml_fallback", "system", "later_system", "user_twice")]
 
 
+class TemplateTools(c.Structure):
+    _c_name_ = "t9_template_tools"
+    _fields_ = [(name, c.c_bool) for name in ("tools", "calls", "results", "arguments_text", "reasoning")]
+
+
 class ModelInfo(Sized):
     _c_name_ = "t9_model_info"
     _fields_ = [("struct_size", c.c_size_t), ("file_name", c.c_char_p), ("arch", c.c_char_p), ("backend", c.c_char_p),
@@ -51,7 +56,7 @@ class ModelInfo(Sized):
                 ("n_params", c.c_uint64), ("weight_bytes", c.c_uint64), ("file_bytes", c.c_uint64),
                 ("load_ns", c.c_uint64), ("bos", c.c_int32), ("eos", c.c_int32), ("add_bos", c.c_bool),
                 ("chat_template", TemplateInfo), ("fim_prefix", c.c_int32), ("fim_suffix", c.c_int32),
-                ("fim_middle", c.c_int32), ("token_bytes_max", c.c_int32)]
+                ("fim_middle", c.c_int32), ("token_bytes_max", c.c_int32), ("template_tools", TemplateTools)]
 
 
 class ChatParams(c.Structure):
@@ -115,7 +120,7 @@ class RequestParams(c.Structure):
                 ("priority", c.c_int32), ("client_key", c.c_uint64), ("queue_timeout_ms", c.c_int64),
                 ("received_ns", c.c_uint64), ("n_pin_tokens", c.c_int32), ("pin_ms", c.c_int64), ("wake", c.c_void_p),
                 ("wake_ctx", c.c_void_p), ("prompt_only", c.c_bool), ("stop_bytes", c.POINTER(c.c_size_t)),
-                ("text_starts", c.c_bool)]
+                ("text_starts", c.c_bool), ("shown_ids", c.POINTER(c.c_int32)), ("n_shown_ids", c.c_size_t)]
 
 
 class Event(Sized):

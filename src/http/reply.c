@@ -101,7 +101,10 @@ enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct
     struct buf b;
     buf_init(&b, 8192);
     note_error(x, e);
-    openai_write_error(e, &b);
+    if (x->route && x->route->adapter && x->route->adapter->error)
+        x->route->adapter->error(e, &b);
+    else
+        openai_write_error(e, &b);
     enum MHD_Result ok =
         b.failed ? MHD_NO : reply_bytes(x, status, "application/json", buf_str(&b));
     buf_deinit(&b);
@@ -238,6 +241,10 @@ static bool read_whole(struct exchange *x, enum MHD_Result *result)
         case CHAT_EVENT_NONE: return false;
         case CHAT_EVENT_BEGIN:
         case CHAT_EVENT_TEXT:
+        case CHAT_EVENT_REASONING:
+        case CHAT_EVENT_CALL:
+        case CHAT_EVENT_ARGS:
+        case CHAT_EVENT_CALL_END:
         case CHAT_EVENT_FINISH: break;
         case CHAT_EVENT_ERROR: *result = reply_error(x, &ev.error); return true;
         case CHAT_EVENT_END: {

@@ -26,6 +26,13 @@ struct chat_adapter {
     /* Of a protocol that needs no engine: appends the reply's body. The writers below are NULL. */
     t9_status (*answer)(const struct prep *prep, struct chat_request *r, struct buf *out,
                         struct chat_error *err);
+    /* Appends the body of an error; NULL: as OpenAI writes it. */
+    void (*error)(const struct chat_error *e, struct buf *out);
+    /* What the writers of one run remember from event to event: so many bytes, zeroed at the start,
+     * of 16-byte alignment, at reply->state. Nothing in it is freed. */
+    size_t state_bytes;
+    /* Whether END of a stream has its complete choices, too. */
+    bool keeps_choices;
     /* Appends the stream's bytes for one event. */
     void (*stream)(const struct chat_reply *r, const struct chat_event *ev, struct buf *out);
     /* Appends the body of a reply that is not streamed; `end` is its END event. */

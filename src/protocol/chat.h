@@ -106,10 +106,9 @@ struct chat_request {
     struct chat_message *messages;
     size_t n_messages;
     /* Those that the template is told of; the arena's. */
-    const struct chat_tool *tools;
+    struct chat_tool *tools;
     size_t n_tools;
-    bool
-        no_calls; /* tool_choice none: the model is told of no tools and calls are not looked for */
+    bool no_calls; /* tool_choice none: the model is told of no tools, and none is called */
     bool one_call; /* parallel_tool_calls false: the answer ends with its first call */
     yyjson_val *template_kwargs; /* object, or NULL */
     str reasoning_effort;        /* empty when absent */
@@ -221,13 +220,18 @@ struct chat_event {
     str call_id;        /* the same; as long as the run lives */
     bool call_complete; /* CALL_END: the model wrote all of it */
     bool has_calls;     /* FINISH: it ended with complete calls, which are the client's to answer */
-    struct chat_tokens tokens; /* TEXT, where details of tokens are wanted */
-    t9_finish finish;          /* FINISH: STOP or LENGTH */
-    int32_t stop_token;        /* FINISH: the one of stop_tokens that ended it, else -1 */
-    bool is_last;              /* FINISH: the others are complete */
-    struct chat_usage usage;   /* END and the last FINISH, as timings */
+    /* TEXT, REASONING, CALL and ARGS, where details of tokens are wanted: those of this text and of
+     * what came before it and is no text. */
+    struct chat_tokens tokens;
+    t9_finish finish;        /* FINISH: STOP or LENGTH */
+    int32_t stop_token;      /* FINISH: the one of stop_tokens that ended it, else -1 */
+    bool is_last;            /* FINISH: the others are complete */
+    struct chat_usage usage; /* END and the last FINISH, as timings */
     struct chat_timings timings;
     struct chat_error error; /* ERROR */
+    /* END, where the adapter keeps them: as long as the run lives. */
+    const struct chat_choice *choices;
+    size_t n_choices;
 };
 
 /* Something that an answer is made of, in its order. */
@@ -258,6 +262,7 @@ struct chat_reply {
     const char *build; /* build id */
     uint64_t seed;     /* the one that was used */
     const struct chat_request *request;
+    void *state; /* the adapter's; see its state_bytes */
     /* The bytes of a token, maybe no whole characters; empty for an unknown one. */
     str (*piece)(const void *ctx, int32_t id);
     const void *piece_ctx;

@@ -8,6 +8,7 @@
  */
 #include "protocol/openai_chat.h"
 
+#include "protocol/chat_tools.h"
 #include "protocol/openai_fields.h"
 
 #include <stdio.h>
@@ -47,9 +48,9 @@ static t9_status parse_role(struct policy_ctx *c, size_t i, yyjson_val *v, chat_
  * come back from or are meant for other servers; neither is part of the prompt. */
 static t9_status check_members(struct policy_ctx *c, size_t i, yyjson_val *v, bool is_part)
 {
-    static const char *const of_message[] = {"role",          "content",           "name",
-                                             "tool_call_id",  "reasoning_content", "tool_calls",
-                                             "function_call", "annotations"};
+    static const char *const of_message[] = {
+        "role",       "content",       "name",        "tool_call_id", "reasoning_content",
+        "tool_calls", "function_call", "annotations", "reasoning",    "refusal"};
     static const char *const of_part[] = {"type", "text", "refusal", "cache_control"};
     char where[64];
     (void)snprintf(where, sizeof where, "messages[%zu]%s", i, is_part ? ".content" : "");
@@ -127,6 +128,25 @@ static t9_status parse_content(struct policy_ctx *c, size_t i, yyjson_val *v,
     return bad_message(c, i, "content", "a string or an array of at least one part", v);
 }
 
+/* Arguments as the client had them from us, text, or as others send them, an object. */
+static t9_status parse_arguments(struct policy_ctx *c, size_t i, yyjson_val *v, str *out)
+{
+    struct buf text;
+    if (!v || yyjson_is_null(v) || yyjson_is_str(v)) {
+        *out = json_str(v);
+        return T9_STATUS_OK;
+    }
+    if (!yyjson_is_obj(v))
+        return bad_message(c, i, "tool_calls", "made of calls whose arguments are a string", v);
+    buf_init(&text, c->request->arena.max);
+    json_write_val(&text, v);
+    *out = text.failed ? (str){0} : arena_str(&c->request->arena, buf_str(&text));
+    buf_deinit(&text);
+    return out->p ? T9_STATUS_OK
+                  : chat_fail(c->err, T9_STATUS_TOO_LARGE, "messages", NULL,
+                              "the arguments of messages[%zu] are too large", i);
+}
+
 static t9_status parse_tool_calls(struct policy_ctx *c, size_t i, yyjson_val *v,
                                   struct chat_message *m)
 {
@@ -136,13 +156,20 @@ static t9_status parse_tool_calls(struct policy_ctx *c, size_t i, yyjson_val *v,
         return T9_STATUS_OK;
     if (!yyjson_is_arr(v) || m->role != CHAT_ROLE_ASSISTANT)
         return bad_message(c, i, "tool_calls", "an array, in a message of the assistant", v);
+    struct chat_call *calls = chat_calls_new(c, "messages", yyjson_arr_size(v));
+    if (!calls)
+        return c->err->err.code;
     yyjson_arr_foreach(v, idx, max, call)
     {
         yyjson_val *fn = json_get(call, "function");
         if (!yyjson_is_str(json_get(fn, "name")))
             return bad_message(c, i, "tool_calls", "made of calls that have a function.name", call);
+        calls[idx].id = json_str(json_get(call, "id"));
+        calls[idx].name = json_str(json_get(fn, "name"));
+        T9_TRY(parse_arguments(c, i, json_get(fn, "arguments"), &calls[idx].args));
     }
-    m->tool_calls = v;
+    m->calls = calls;
+    m->n_calls = max;
     return T9_STATUS_OK;
 }
 
@@ -167,6 +194,8 @@ static t9_status parse_message(struct policy_ctx *c, size_t i, yyjson_val *v,
     T9_TRY(optional_str(c, i, v, "name", &m->name));
     T9_TRY(optional_str(c, i, v, "tool_call_id", &m->tool_call_id));
     T9_TRY(optional_str(c, i, v, "reasoning_content", &m->reasoning));
+    if (m->reasoning.n == 0) /* the newer name */
+        T9_TRY(optional_str(c, i, v, "reasoning", &m->reasoning));
     yyjson_val *old = json_get(v, "function_call");
     if (old && !yyjson_is_null(old))
         return chat_fail(c->err, T9_STATUS_UNSUPPORTED, "messages", "unsupported_parameter",
@@ -196,6 +225,91 @@ t9_status openai_messages(struct policy_ctx *c, const struct policy_field *f, yy
     {
         T9_TRY(parse_message(c, idx, item, &r->messages[idx]));
     }
+    chat_check_results(r);
+    return T9_STATUS_OK;
+}
+
+/* ---- tools ---- */
+
+static t9_status tool_wrong(struct policy_ctx *c, size_t i, const char *member, const char *wanted,
+                            yyjson_val *v)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "tools[%zu]%s%s", i, *member ? "." : "", member);
+    return policy_wrong(c, name, wanted, v);
+}
+
+static t9_status check_strict(struct policy_ctx *c, size_t i, yyjson_val *strict)
+{
+    char name[64];
+    if (!strict || yyjson_is_null(strict) || yyjson_is_false(strict))
+        return T9_STATUS_OK;
+    (void)snprintf(name, sizeof name, "tools[%zu].function.strict", i);
+    return chat_fail(c->err, T9_STATUS_UNSUPPORTED, name, "unsupported_parameter",
+                     "%s is set, and schemas are not enforced yet: leave it out", name);
+}
+
+static t9_status parse_tool(struct policy_ctx *c, size_t i, yyjson_val *v)
+{
+    static const char *const of_tool[] = {"type", "function", "cache_control"};
+    static const char *const of_function[] = {"name", "description", "parameters", "strict"};
+    char where[40], brief[80];
+    yyjson_val *type = json_get(v, "type"), *fn = json_get(v, "function");
+    if (!yyjson_is_obj(v))
+        return tool_wrong(c, i, "", "an object with type and function", v);
+    (void)snprintf(where, sizeof where, "tools[%zu].type", i);
+    if (!str_eqz(json_str(type), "function"))
+        return chat_fail(c->err, T9_STATUS_UNSUPPORTED, where, "unsupported_parameter",
+                         "%s is %s, and only function is taken", where, chat_brief(type, brief));
+    if (!yyjson_is_obj(fn))
+        return tool_wrong(c, i, "function", "an object with a name", fn);
+    (void)snprintf(where, sizeof where, "tools[%zu]", i);
+    T9_TRY(policy_members(c, v, of_tool, T9_COUNT(of_tool), where, "a tool"));
+    (void)snprintf(where, sizeof where, "tools[%zu].function", i);
+    T9_TRY(policy_members(c, fn, of_function, T9_COUNT(of_function), where, "a function"));
+    T9_TRY(check_strict(c, i, json_get(fn, "strict")));
+    yyjson_val *schema = json_get(fn, "parameters");
+    struct chat_tool tool = {.name = json_str(json_get(fn, "name")),
+                             .description = json_str(json_get(fn, "description")),
+                             .schema = yyjson_is_null(schema) ? NULL : schema};
+    return chat_tool_add(c, where, tool);
+}
+
+static t9_status parse_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+{
+    size_t idx, max;
+    yyjson_val *tool;
+    if (!yyjson_is_arr(v))
+        return policy_wrong(c, f->name, "an array of tools", v);
+    T9_TRY(chat_tools_begin(c, f->name, yyjson_arr_size(v)));
+    yyjson_arr_foreach(v, idx, max, tool)
+    {
+        T9_TRY(parse_tool(c, idx, tool));
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status parse_tool_choice(struct policy_ctx *c, const struct policy_field *f,
+                                   yyjson_val *v)
+{
+    char brief[80];
+    bool forced = str_eqz(json_str(v), "required") || yyjson_is_str(json_get(v, "type"));
+    if (forced)
+        return chat_fail(c->err, T9_STATUS_UNSUPPORTED, f->name, "unsupported_parameter",
+                         "tool_choice = %s is not supported: calls can't be enforced yet; auto and "
+                         "none are taken",
+                         chat_brief(v, brief));
+    if (!str_eqz(json_str(v), "auto") && !str_eqz(json_str(v), "none"))
+        return policy_wrong(c, f->name, "auto or none", v);
+    c->request->no_calls = str_eqz(json_str(v), "none");
+    return T9_STATUS_OK;
+}
+
+static t9_status parse_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+{
+    if (!yyjson_is_bool(v))
+        return policy_wrong(c, f->name, "true or false", v);
+    c->request->one_call = yyjson_is_false(v);
     return T9_STATUS_OK;
 }
 
@@ -238,10 +352,16 @@ const struct policy_field openai_chat_fields[] = {
     HONOURED("top_logprobs", policy_i32, .min = 0, .max = T9_TOP_LOGPROBS_MAX, MEMBER(n_top),
              .note = "of so many likeliest tokens beside each; with logprobs"),
     OPENAI_TEMPLATE,
-    REFUSED("tools", policy_is_empty, "tool calls are not parsed yet"),
-    REFUSED("tool_choice", is_none_or_auto, "tool calls are not parsed yet"),
-    REFUSED("functions", policy_is_empty, "tool calls are not parsed yet"),
-    REFUSED("function_call", is_none_or_auto, "tool calls are not parsed yet"),
+    HONOURED("tools", parse_tools, .schema = "{\"$ref\":\"#/components/schemas/Tools\"}",
+             .note = "functions that the model may call, at most 512; strict is refused: schemas "
+                     "are not enforced yet"),
+    HONOURED("tool_choice", parse_tool_choice, .schema = "{\"enum\":[\"auto\",\"none\"]}",
+             .note = "auto, or none: the model is told of no tools; required and named ones are "
+                     "refused: calls can't be enforced yet"),
+    HONOURED("parallel_tool_calls", parse_parallel, .schema = "{\"type\":\"boolean\"}",
+             .note = "false: the answer ends with its first call"),
+    REFUSED("functions", policy_is_empty, "the old form: use tools"),
+    REFUSED("function_call", is_none_or_auto, "the old form: use tool_choice"),
     REFUSED("response_format", is_text_format,
             "only {\"type\":\"text\"}: nothing else is enforced yet"),
     REFUSED("modalities", is_text_only, "text is the only modality"),
@@ -249,7 +369,6 @@ const struct policy_field openai_chat_fields[] = {
     REFUSED("web_search_options", NULL, "no connection to the outside is made"),
     REFUSED("echo", policy_is_false, "the prompt is not repeated; /v1/completions can do that"),
     REFUSED("verbosity", NULL, "models served here have no such switch"),
-    NO_EFFECT("parallel_tool_calls", "tool calls are not parsed yet"),
     NO_EFFECT("prediction", "a hint for speed only"),
     OPENAI_NOT_HONOURED,
 };

@@ -301,7 +301,11 @@ static void stream(const struct chat_reply *r, const struct chat_event *ev, stru
 {
     switch (ev->kind) {
     case CHAT_EVENT_NONE:
-    case CHAT_EVENT_BEGIN: break;
+    case CHAT_EVENT_BEGIN:
+    case CHAT_EVENT_REASONING: /* a raw prompt's answer is text alone */
+    case CHAT_EVENT_CALL:
+    case CHAT_EVENT_ARGS:
+    case CHAT_EVENT_CALL_END: break;
     case CHAT_EVENT_TEXT: write_text(r, ev, out); break;
     case CHAT_EVENT_FINISH: write_finish(r, ev, out); break;
     case CHAT_EVENT_END: write_end(r, ev, out); break;

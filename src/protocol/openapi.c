@@ -57,20 +57,34 @@ static const struct {
      "\"$ref\":\"#/components/schemas/OptionalText\"}}}"},
     {"Messages", "{\"type\":\"array\",\"minItems\":1,\"maxItems\":65536,\"items\":{\"$ref\":"
                  "\"#/components/schemas/Message\"}}"},
+    {"Tools",
+     "{\"type\":\"array\",\"maxItems\":512,\"items\":{\"type\":\"object\",\"required\":[\"type\","
+     "\"function\"],\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":"
+     "\"object\",\"required\":[\"name\"],\"properties\":{\"name\":{\"type\":\"string\",\"pattern\":"
+     "\"^[A-Za-z0-9_.:/-]{1,128}$\"},\"description\":{\"type\":[\"string\",\"null\"]},"
+     "\"parameters\":{\"type\":[\"object\",\"null\"]},\"strict\":{\"enum\":[false,null]}}}}}}"},
+    {"ToolCall",
+     "{\"type\":\"object\",\"required\":[\"id\",\"type\",\"function\"],\"properties\":{\"id\":{"
+     "\"type\":\"string\"},\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\","
+     "\"required\":[\"name\",\"arguments\"],\"properties\":{\"name\":{\"type\":\"string\"},"
+     "\"arguments\":{\"type\":\"string\"}}}}}"},
     {"Usage",
      "{\"type\":\"object\",\"required\":[\"prompt_tokens\",\"completion_tokens\",\"total_tokens\"],"
      "\"properties\":{\"prompt_tokens\":{\"type\":\"integer\"},\"completion_tokens\":{\"type\":"
      "\"integer\"},\"total_tokens\":{\"type\":\"integer\"},\"prompt_tokens_details\":{\"type\":"
      "\"object\",\"properties\":{\"cached_tokens\":{\"type\":\"integer\"}}}}}"},
     {"Finish", "{\"enum\":[\"stop\",\"length\"]}"},
+    {"ChatFinish", "{\"enum\":[\"stop\",\"length\",\"tool_calls\"]}"},
     {"ChatCompletion",
      "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"model\",\"choices\","
      "\"usage\"],\"properties\":{\"object\":{\"const\":\"chat.completion\"},\"choices\":{\"type\":"
      "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"index\",\"message\","
      "\"logprobs\",\"finish_reason\"],\"properties\":{\"index\":{\"type\":\"integer\"},"
-     "\"finish_reason\":{\"$ref\":\"#/components/schemas/Finish\"},\"message\":{\"type\":"
+     "\"finish_reason\":{\"$ref\":\"#/components/schemas/ChatFinish\"},\"message\":{\"type\":"
      "\"object\",\"required\":[\"role\",\"content\"],\"properties\":{\"role\":{\"const\":"
-     "\"assistant\"},\"content\":{\"type\":\"string\"}}},\"logprobs\":{\"type\":[\"object\","
+     "\"assistant\"},\"content\":{\"type\":[\"string\",\"null\"]},\"reasoning_content\":{\"type\":"
+     "\"string\"},\"tool_calls\":{\"type\":\"array\",\"minItems\":1,\"items\":{\"$ref\":"
+     "\"#/components/schemas/ToolCall\"}}}},\"logprobs\":{\"type\":[\"object\","
      "\"null\"]}}}},\"usage\":{\"$ref\":\"#/components/schemas/Usage\"},\"warnings\":{\"type\":"
      "\"array\",\"items\":{\"type\":\"string\"}}}}"},
     {"Completion",

@@ -4,6 +4,7 @@
 #include "protocol/prep.h"
 
 #include "base/mem.h"
+#include "protocol/layout.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -64,35 +65,25 @@ static t9_status too_long(const struct prep *p, const char *param, struct chat_e
 
 /* ---- conversations ---- */
 
-static void member(struct buf *out, const char *key, str v)
+static bool has_tools(const struct chat_request *r)
 {
-    buf_putc(out, ',');
-    json_write_key(out, key);
-    json_write_str(out, v);
+    return r->n_tools > 0 && !r->no_calls;
+}
+
+/* Whether the template leaves it to us to tell the model of the tools. */
+static bool tells_tools(const struct prep *p, const struct chat_request *r)
+{
+    return has_tools(r) && !p->info.model.template_tools.tools;
+}
+
+const struct dialect *prep_dialect(const struct prep *p, const struct chat_request *r)
+{
+    return tells_tools(p, r) ? dialect_find(STR("generic_json")) : p->info.dialect;
 }
 
 void prep_write_messages(const struct chat_request *r, struct buf *out)
 {
-    buf_putc(out, '[');
-    for (size_t i = 0; i < r->n_messages; i++) {
-        const struct chat_message *m = &r->messages[i];
-        buf_puts(out, i ? ",{\"role\":" : "{\"role\":");
-        json_write_str(out, str_from(chat_role_name(m->role)));
-        if (m->has_content)
-            member(out, "content", m->content);
-        if (m->name.n)
-            member(out, "name", m->name);
-        if (m->tool_call_id.n)
-            member(out, "tool_call_id", m->tool_call_id);
-        if (m->reasoning.n)
-            member(out, "reasoning_content", m->reasoning);
-        if (m->tool_calls) {
-            buf_puts(out, ",\"tool_calls\":");
-            json_write_val(out, m->tool_calls);
-        }
-        buf_putc(out, '}');
-    }
-    buf_putc(out, ']');
+    layout_messages(r, (struct layout_form){0}, out);
 }
 
 /* Whether the client's own kwargs leave this switch to us. */
@@ -161,17 +152,23 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
         return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
                          "this model has no chat template and its vocabulary no <|im_start|>, so "
                          "messages can't be laid out for it: serve a chat model");
-    prep_write_messages(r, &l->messages);
+    const struct t9_template_tools *can = &p->info.model.template_tools;
+    struct layout_form form = {.tell_tools = tells_tools(p, r),
+                               .calls_text = !can->calls,
+                               .results_text = !can->results,
+                               .id_letters = p->info.dialect->id_letters};
+    bool tools = has_tools(r) && can->tools;
+    layout_messages(r, form, &l->messages);
     write_kwargs(p, r, &l->kwargs);
-    if (r->tools)
-        json_write_val(&l->tools, r->tools);
+    if (tools)
+        layout_tools(r, &l->tools);
     if (l->messages.failed || l->kwargs.failed || l->tools.failed)
         return chat_fail(err, T9_STATUS_INVALID, "messages", "template_error",
                          "the conversation is too large to be rendered");
     t9_chat_params_init(&l->params, sizeof l->params);
     l->params.messages = l->messages.p;
     l->params.messages_bytes = l->messages.n;
-    l->params.tools = r->tools ? l->tools.p : NULL;
+    l->params.tools = tools ? l->tools.p : NULL;
     l->params.tools_bytes = l->tools.n;
     l->params.kwargs = l->kwargs.p;
     l->params.kwargs_bytes = l->kwargs.n;
@@ -192,6 +189,45 @@ static t9_status layout_failed(t9_status s, const struct t9_err *e, struct chat_
     return chat_fail(err, s, NULL, NULL, "%s", e->msg);
 }
 
+/* The end of a prompt, back to the last control token but for those of reasoning. */
+static void prompt_tail(const struct prep *p, const struct dialect *d, const struct prep_ids *ids,
+                        struct buf *out)
+{
+    enum { TOKENS_MAX = 64 };
+    str piece[TOKENS_MAX];
+    size_t n = 0;
+    while (n < ids->n && n < TOKENS_MAX) {
+        int32_t id = ids->p[ids->n - 1 - n];
+        str text = prep_piece(p, id);
+        bool think = str_eqz(text, d->think_open) || str_eqz(text, d->think_close);
+        if (!think && t9_token_flags(p->params.model, id) & (T9_TOKEN_CONTROL | T9_TOKEN_ENDS))
+            break;
+        piece[n++] = text;
+    }
+    while (n > 0)
+        buf_puts_str(out, piece[--n]);
+}
+
+/* Whether the prompt's last words open reasoning and don't close it. */
+static bool ends_in_reasoning(const struct prep *p, const struct dialect *d,
+                              const struct prep_ids *ids)
+{
+    struct buf tail;
+    bool open = false;
+    if (!d->think_open)
+        return false;
+    buf_init(&tail, (size_t)1 << 20);
+    prompt_tail(p, d, ids, &tail);
+    str text = buf_str(&tail);
+    for (size_t at = 0; at < text.n; at++) {
+        str rest = str_slice(text, at, text.n);
+        open = str_has_prefix(rest, str_from(d->think_open)) ||
+               (open && !str_has_prefix(rest, str_from(d->think_close)));
+    }
+    buf_deinit(&tail);
+    return open;
+}
+
 t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct prep_ids *out,
                       struct chat_error *err)
 {
@@ -210,6 +246,7 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
     layout_deinit(&l);
     out->p = out->made.p;
     out->n = out->made.n;
+    out->reasoning_open = ends_in_reasoning(p, prep_dialect(p, r), out);
     return s;
 }
 
@@ -434,6 +471,9 @@ void prep_note_switches(const struct prep *p, struct chat_request *r)
     if (r->reasoning_effort.n > 0 && !p->info.effort_switch && !p->info.thinking_switch)
         chat_warn(r,
                   "reasoning_effort has no effect: the model's chat template has no such switch");
+    if (tells_tools(p, r))
+        chat_warn(r, "the model's chat template knows no tools: they are described in a message of "
+                     "the system, and the model may not know how to call them");
 }
 
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err)
@@ -458,6 +498,25 @@ t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct 
 
 /* ---- life ---- */
 
+static bool has_token(const void *model, const char *text)
+{
+    int32_t id = t9_token_find(model, text, strlen(text));
+    return id >= 0 && (t9_token_flags(model, id) & (T9_TOKEN_CONTROL | T9_TOKEN_USER_DEFINED)) != 0;
+}
+
+static void choose_dialect(struct prep_info *i, const t9_model *model)
+{
+    struct dialect_model m = {.has_token = has_token, .ctx = model};
+    m.chat_template.p = t9_template_source(model, &m.chat_template.n);
+    i->dialect = dialect_choose(&m);
+    const char *const *text = i->dialect->shown;
+    for (; text && *text && i->n_shown_ids < T9_COUNT(i->shown_ids); text++) {
+        int32_t id = t9_token_find(model, *text, strlen(*text));
+        if (id >= 0 && (t9_token_flags(model, id) & T9_TOKEN_CONTROL))
+            i->shown_ids[i->n_shown_ids++] = id;
+    }
+}
+
 t9_status prep_new(struct prep **out, const struct prep_params *params, struct t9_err *err)
 {
     struct prep *p = mem_calloc(1, sizeof *p);
@@ -473,6 +532,7 @@ t9_status prep_new(struct prep **out, const struct prep_params *params, struct t
     i->thinking_switch = t9_template_mentions(params->model, "enable_thinking");
     i->effort_switch = t9_template_mentions(params->model, "reasoning_effort");
     i->fill_in_middle = i->model.fim_prefix >= 0;
+    choose_dialect(i, params->model);
     *out = p;
     return T9_STATUS_OK;
 }

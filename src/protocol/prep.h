@@ -9,6 +9,7 @@
 #define T9_PROTOCOL_PREP_H
 
 #include "protocol/chat.h"
+#include "protocol/tools/dialect.h"
 #include "tempo9.h"
 
 struct prep;
@@ -40,6 +41,10 @@ struct prep_info {
     bool thinking_switch; /* its template looks at enable_thinking */
     bool effort_switch;   /* ... at reasoning_effort */
     bool fill_in_middle;  /* its vocabulary has tokens for a suffix */
+    const struct dialect *dialect;
+    /* Control tokens whose text the dialect must see. */
+    int32_t shown_ids[T9_SHOWN_IDS_MAX];
+    size_t n_shown_ids;
 };
 const struct prep_info *prep_info(const struct prep *p); /* as long as p lives */
 
@@ -55,7 +60,8 @@ struct prep_ids {
     const int32_t *p;
     size_t n;
     t9_ids made;
-    struct buf joined; /* int32_t */
+    struct buf joined;   /* int32_t */
+    bool reasoning_open; /* of messages: the answer begins inside of reasoning */
 };
 void prep_ids_deinit(struct prep_ids *ids); /* accepts a zeroed one */
 void prep_ids_drop(struct prep_ids *ids);   /* but for their number */
@@ -65,8 +71,11 @@ t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct 
 /* INVALID when logit_bias or stop_token_ids name tokens outside the vocabulary. */
 t9_status prep_check_ids(const struct prep *p, const struct chat_request *r,
                          struct chat_error *err);
-/* Warns of switches that the template does not have. */
+/* Warns of switches that the template does not have, and of tools that it does not know. */
 void prep_note_switches(const struct prep *p, struct chat_request *r);
+/* How the answer to a request is read: the model's dialect, or generic JSON where we had to tell
+ * the model of the tools. */
+const struct dialect *prep_dialect(const struct prep *p, const struct chat_request *r);
 /* The messages as the library takes them, a JSON array. */
 void prep_write_messages(const struct chat_request *r, struct buf *out);
 /* Lays out and tokenises into `out` (initialised here; freed by the caller with prep_ids_deinit

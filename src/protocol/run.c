@@ -70,7 +70,8 @@ static void choice_deinit(struct run_choice *c)
     t9_request_free(atomic_load(&c->request));
     buf_deinit(&c->echo);
     buf_deinit(&c->echo_starts);
-    buf_deinit(&c->whole);
+    answer_parser_free(c->parser);
+    run_whole_free(c->whole);
 }
 
 void chat_run_free(struct chat_run *run)
@@ -79,6 +80,7 @@ void chat_run_free(struct chat_run *run)
         return;
     for (size_t i = 0; i < run->n_choices; i++)
         choice_deinit(&run->choices[i]);
+    run_done_free(run);
     for (size_t i = 0; i < run->n_prompts; i++)
         prep_ids_deinit(&run->prompts[i]);
     mem_free(run->choices);
@@ -229,7 +231,30 @@ static void choice_init(struct run_choice *c, struct chat_run *run, size_t index
     c->stop_token = -1;
     buf_init(&c->echo, TEXT_BYTES_MAX);
     buf_init(&c->echo_starts, TEXT_BYTES_MAX);
-    buf_init(&c->whole, TEXT_BYTES_MAX);
+}
+
+static t9_status make_tools(struct chat_run *run, struct chat_error *err)
+{
+    struct chat_request *q = &run->request;
+    size_t n = q->no_calls ? 0 : q->n_tools;
+    if (n == 0)
+        return T9_STATUS_OK;
+    run->tools = arena_calloc(&q->arena, n, sizeof *run->tools);
+    if (!run->tools)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for %zu tools", n);
+    for (size_t i = 0; i < n; i++)
+        run->tools[i] = (struct answer_tool){q->tools[i].name, q->tools[i].schema};
+    run->n_tools = n;
+    return T9_STATUS_OK;
+}
+
+static t9_status make_state(struct chat_run *run, struct chat_error *err)
+{
+    size_t n = run->adapter->state_bytes;
+    run->reply.state = n ? arena_calloc(&run->request.arena, 1, n) : NULL;
+    if (n && !run->reply.state)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a reply");
+    return T9_STATUS_OK;
 }
 
 static t9_status make_choices(struct chat_run *run, struct chat_error *err)
@@ -292,6 +317,10 @@ static t9_status submit_choice(struct run_choice *c, struct t9_err *err)
     p.stops = stops;
     p.stop_bytes = stop_bytes;
     p.n_stops = p.text ? q->n_stops : 0;
+    if (p.text && run_wants_parts(run)) {
+        p.shown_ids = prep_info(run->prep)->shown_ids;
+        p.n_shown_ids = prep_info(run->prep)->n_shown_ids;
+    }
     p.stop_ids = q->stop_tokens;
     p.n_stop_ids = (size_t)q->n_stop_tokens;
     p.ignore_eos = q->ignore_eos;
@@ -374,6 +403,8 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
         return T9_STATUS_OK;
     }
     T9_TRY(make_prompts(run, err));
+    T9_TRY(make_tools(run, err));
+    T9_TRY(make_state(run, err));
     T9_TRY(make_choices(run, err));
     T9_TRY(check_warnings(run, err));
     if (is_gone(run))

@@ -5,8 +5,21 @@
 #define T9_PROTOCOL_RUN_IMPL_H
 
 #include "protocol/run.h"
+#include "protocol/tools/answer.h"
 
 #include <stdatomic.h>
+
+/* A whole answer, while it is read. */
+struct run_whole {
+    struct buf text, reasoning, args; /* what the parts have, one kind each, in their order */
+    struct buf parts;                 /* struct run_part */
+};
+struct run_part {
+    chat_event_kind kind; /* TEXT, REASONING, CALL */
+    bool complete;
+    size_t n_bytes;    /* of its text */
+    str name, call_id; /* CALL */
+};
 
 /* One answer: a request of the library and what has been read of it. */
 struct run_choice {
@@ -22,14 +35,18 @@ struct run_choice {
     bool has_ev;
     int32_t at;     /* tokens that events brought */
     int32_t n_told; /* of them, told to the client with their text, where details are wanted */
-    const uint32_t *starts; /* of the first `at` tokens, where details are wanted */
-    struct buf echo;        /* the prompt's text */
-    struct buf echo_starts; /* uint32_t of each of its tokens, in characters */
-    struct buf whole;       /* all text, when the reply is not a stream */
-    uint32_t n_echo;        /* characters of the echo */
-    uint32_t n_told_text;   /* characters of the answer that were told */
+    const uint32_t *starts;       /* of the first `at` tokens, where details are wanted */
+    struct buf echo;              /* the prompt's text */
+    struct buf echo_starts;       /* uint32_t of each of its tokens, in characters */
+    struct run_whole *whole;      /* NULL of a stream */
+    struct answer_parser *parser; /* from the first text on; NULL where the text is all content */
+    str call_id;                  /* of the newest call */
+    uint32_t n_echo;              /* characters of the echo */
+    uint32_t n_told_text;         /* characters of the answer that were told */
     bool begun, echoed, over;
     bool stopped;     /* by a stop string */
+    bool satisfied;   /* by its first call, where one is wanted */
+    bool parsed;      /* all text has gone through the parser */
     t9_finish finish; /* once DONE or ERROR was read, as the next */
     int32_t stop_token;
 };
@@ -42,11 +59,14 @@ struct chat_run {
 
     struct chat_request request;
     struct chat_reply reply;
+    struct answer_tool *tools; /* those that may be called; the request's arena */
+    size_t n_tools;
     struct prep_ids *prompts; /* [n_prompts] */
     size_t n_prompts;
     struct run_choice *choices; /* [n_choices], those of a prompt side by side */
     size_t n_choices;
-    struct buf answer; /* of an adapter without engine */
+    struct buf answer;        /* of an adapter without engine */
+    struct chat_choice *done; /* [n_choices], once all are complete and were asked for */
     int64_t queue_timeout_ms;
     uint64_t parsed_ns; /* when all was ready to be submitted */
     _Atomic uint64_t first_byte_ns;
@@ -70,5 +90,14 @@ static inline bool run_wants_details(const struct chat_run *run)
 {
     return run->request.logprobs || run->request.token_ids;
 }
+
+/* Whether the model's answer is read for reasoning and calls. A raw prompt's is not. */
+static inline bool run_wants_parts(const struct chat_run *run)
+{
+    return run->request.n_prompts == 0;
+}
+
+void run_whole_free(struct run_whole *w); /* NULL allowed */
+void run_done_free(struct chat_run *run);
 
 #endif

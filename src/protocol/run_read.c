@@ -6,15 +6,21 @@
  * Formatting happens only when the reader asks: a slow client costs its token logs and nothing
  * more. One thread at a time.
  */
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "protocol/run_impl.h"
 
 #include <math.h>
+#include <string.h>
+
+/* What a parser may hold back, and what one answer may have of a kind. */
+#define PARSER_BYTES_MAX ((size_t)64 << 20)
+#define TEXT_BYTES_MAX   ((size_t)256 << 20)
 
 bool chat_run_wants_tokens(const struct chat_run *run)
 {
-    return run->request.n_stops > 0;
+    return run->request.n_stops > 0 || (run->n_tools > 0 && run->request.one_call);
 }
 
 /* Zeroes, finish NONE among them, before the engine took it. */
@@ -213,19 +219,139 @@ static struct chat_event echo_event(struct run_choice *c)
     return ev;
 }
 
+/* ---- reasoning and calls ---- */
+
+static t9_status make_parser(struct run_choice *c)
+{
+    struct chat_run *run = c->run;
+    struct answer_params p = {.dialect = prep_dialect(run->prep, &run->request),
+                              .tools = run->tools,
+                              .n_tools = run->n_tools,
+                              .reasoning_open = run->prompts[c->prompt].reasoning_open,
+                              .one_call = run->request.one_call,
+                              .max_bytes = PARSER_BYTES_MAX};
+    return answer_parser_new(&c->parser, &p, NULL);
+}
+
+/* More text for the parser. A call that is all that is wanted ends the answer. */
+static t9_status parse_text(struct run_choice *c, str text)
+{
+    if (!c->parser)
+        T9_TRY(make_parser(c));
+    T9_TRY(answer_parser_push(c->parser, text));
+    if (answer_parser_is_satisfied(c->parser) && !c->satisfied) {
+        c->satisfied = true;
+        t9_request_cancel(atomic_load(&c->request));
+    }
+    return T9_STATUS_OK;
+}
+
+/* The text is over. A control token that ended it may be what ends a call. */
+static t9_status parse_end(struct run_choice *c)
+{
+    const struct prep_info *info = prep_info(c->run->prep);
+    t9_status s = T9_STATUS_OK;
+    c->parsed = true;
+    if (!c->parser)
+        return s;
+    for (size_t i = 0; i < info->n_shown_ids && s == T9_STATUS_OK && !c->satisfied; i++) {
+        if (info->shown_ids[i] == c->ev.stop_token)
+            s = answer_parser_push(c->parser, prep_piece(c->run->prep, c->ev.stop_token));
+    }
+    return s == T9_STATUS_OK ? answer_parser_end(c->parser) : s;
+}
+
+/* Whether a client can take it as it is. */
+static bool id_is_fine(str id)
+{
+    for (size_t i = 0; i < id.n; i++) {
+        if (id.p[i] <= ' ' || id.p[i] > '~' || id.p[i] == '"' || id.p[i] == '\\')
+            return false;
+    }
+    return id.n > 0 && id.n <= 64;
+}
+
+/* The model's own, or one that follows from the reply's: the same for the same call. */
+static str make_call_id(struct run_choice *c, const struct answer_part *part)
+{
+    static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    enum { LETTERS = 24 };
+    struct chat_run *run = c->run;
+    char id[8 + LETTERS] = "call_";
+    int32_t letters = prep_info(run->prep)->dialect->id_letters;
+    size_t n = letters ? 0 : strlen(id), end = n + (letters ? (size_t)letters : LETTERS);
+    if (id_is_fine(part->id))
+        return arena_str(&run->request.arena, part->id);
+    if (end > sizeof id)
+        end = sizeof id;
+    struct {
+        int32_t choice, call;
+    } key = {c->index, part->call};
+    uint64_t seed = hash_xxh3_64(run->reply.id, strlen(run->reply.id), 0), h = 0;
+    for (size_t i = 0; n < end; i++, h /= 62) {
+        if (i % 10 == 0)
+            h = hash_xxh3_64(&key, sizeof key, seed + i);
+        id[n++] = digits[h % 62];
+    }
+    return arena_str(&run->request.arena, (str){id, end});
+}
+
+static struct chat_event part_as_event(struct run_choice *c, const struct answer_part *part)
+{
+    static const chat_event_kind kinds[] = {
+        [ANSWER_TEXT] = CHAT_EVENT_TEXT,         [ANSWER_REASONING] = CHAT_EVENT_REASONING,
+        [ANSWER_CALL] = CHAT_EVENT_CALL,         [ANSWER_ARGS] = CHAT_EVENT_ARGS,
+        [ANSWER_CALL_END] = CHAT_EVENT_CALL_END,
+    };
+    struct chat_event ev = {.kind = kinds[part->kind], .choice = c->index, .text = part->text};
+    bool of_call =
+        ev.kind == CHAT_EVENT_CALL || ev.kind == CHAT_EVENT_ARGS || ev.kind == CHAT_EVENT_CALL_END;
+    if (ev.kind == CHAT_EVENT_CALL) {
+        c->call_id = make_call_id(c, part);
+        if (!c->call_id.p)
+            return no_memory(c);
+    }
+    if (of_call) {
+        ev.call = part->call;
+        ev.call_id = c->call_id;
+        ev.call_complete = part->complete;
+    }
+    if (run_wants_details(c->run) && ev.kind != CHAT_EVENT_CALL_END)
+        tell_tokens(c, false, &ev);
+    return ev;
+}
+
+/* The next part of what was parsed; false when there is none. */
+static bool part_event(struct run_choice *c, struct chat_event *out)
+{
+    struct answer_part part;
+    if (!c->parser || !answer_parser_next(c->parser, &part))
+        return false;
+    *out = part_as_event(c, &part);
+    return true;
+}
+
+/* ---- text ---- */
+
 /* Text and tokens that the library's event brought; false when there is nothing to tell of yet. */
 static bool text_event(struct run_choice *c, struct chat_event *out)
 {
     const struct t9_event *ev = &c->ev;
+    str text = {ev->text, ev->text_bytes};
     if (!c->starts)
         c->starts = ev->text_starts;
     c->at += ev->n_tokens;
     c->stopped = ev->stopped;
-    if (ev->text_bytes == 0)
+    if (text.n == 0)
         return false;
-    *out = (struct chat_event){
-        .kind = CHAT_EVENT_TEXT, .choice = c->index, .text = {ev->text, ev->text_bytes}};
-    c->n_told_text += (uint32_t)utf8_count(out->text);
+    c->n_told_text += (uint32_t)utf8_count(text);
+    if (run_wants_parts(c->run)) {
+        if (parse_text(c, text) == T9_STATUS_OK)
+            return part_event(c, out);
+        *out = no_memory(c);
+        return true;
+    }
+    *out = (struct chat_event){.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = text};
     /* Text without a token was held back to the end. */
     if (run_wants_details(c->run))
         tell_tokens(c, ev->n_tokens == 0 && !ev->stopped, out);
@@ -235,11 +361,11 @@ static bool text_event(struct run_choice *c, struct chat_event *out)
 /* Tokens at the end whose text, if they have any, was told; false when there are none. */
 static bool rest_event(struct run_choice *c, struct chat_event *out)
 {
-    if (!run_wants_details(c->run) || c->ev.stopped || c->n_told == c->at)
+    if (!run_wants_details(c->run) || c->n_told == c->at)
         return false;
     *out = (struct chat_event){.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = STR("")};
-    tell_tokens(c, true, out);
-    return true;
+    tell_tokens(c, !c->ev.stopped, out);
+    return out->tokens.n > 0;
 }
 
 /* The client's own stop token that ended it, else -1. */
@@ -253,6 +379,11 @@ static int32_t asked_stop_token(const struct run_choice *c, int32_t token)
     return -1;
 }
 
+static bool has_calls(const struct run_choice *c)
+{
+    return c->parser && answer_parser_n_calls(c->parser) > 0;
+}
+
 static struct chat_event finish_event(struct run_choice *c)
 {
     const struct t9_event *end = &c->ev;
@@ -260,17 +391,20 @@ static struct chat_event finish_event(struct run_choice *c)
         return error_event(c, end->error.code,
                            end->error.code == T9_STATUS_AGAIN ? "queue_timeout" : NULL,
                            end->error.msg);
-    if (end->finish == T9_FINISH_CANCELLED)
+    if (end->finish == T9_FINISH_CANCELLED && !c->satisfied)
         return error_event(c, T9_STATUS_BUSY, "server_stopping",
                            "the answer broke off: the server is stopping");
     c->over = true;
     c->stopped = end->stopped;
-    c->finish = c->run->request.no_reply ? T9_FINISH_LENGTH : end->finish;
+    c->finish = c->run->request.no_reply ? T9_FINISH_LENGTH
+                : c->satisfied           ? T9_FINISH_STOP
+                                         : end->finish;
     c->stop_token = asked_stop_token(c, end->stop_token);
     struct chat_event ev = {.kind = CHAT_EVENT_FINISH,
                             .choice = c->index,
                             .finish = c->finish,
                             .stop_token = c->stop_token,
+                            .has_calls = has_calls(c),
                             .is_last = true};
     for (size_t i = 0; i < c->run->n_choices; i++)
         ev.is_last &= c->run->choices[i].over;
@@ -291,6 +425,8 @@ static struct chat_event choice_next(struct run_choice *c)
         return (struct chat_event){.kind = CHAT_EVENT_BEGIN, .choice = c->index};
     }
     for (;;) {
+        if (part_event(c, &ev))
+            return ev;
         if (!c->has_ev) {
             c->ev.struct_size = sizeof c->ev;
             if (t9_request_next(atomic_load(&c->request), 0, &c->ev) != T9_STATUS_OK)
@@ -303,33 +439,174 @@ static struct chat_event choice_next(struct run_choice *c)
         bool tokens = kind == T9_EVENT_TOKENS;
         if (c->run->request.echo && !c->echoed && (tokens || kind == T9_EVENT_DONE))
             return echo_event(c);
+        if (kind == T9_EVENT_DONE && !c->parsed) {
+            if (parse_end(c) != T9_STATUS_OK)
+                return no_memory(c);
+            continue;
+        }
         if (kind == T9_EVENT_DONE || kind == T9_EVENT_ERROR)
             return rest_event(c, &ev) ? ev : finish_event(c);
         c->has_ev = false;
-        if (tokens && text_event(c, &ev))
+        if (tokens && !c->satisfied && text_event(c, &ev))
             return ev;
     }
 }
 
-/* Keeps the text for a reply that is sent in one piece. */
+void run_whole_free(struct run_whole *w)
+{
+    if (!w)
+        return;
+    buf_deinit(&w->text);
+    buf_deinit(&w->reasoning);
+    buf_deinit(&w->args);
+    buf_deinit(&w->parts);
+    mem_free(w);
+}
+
+static struct run_whole *new_whole(void)
+{
+    struct run_whole *w = mem_calloc(1, sizeof *w);
+    if (!w)
+        return NULL;
+    buf_init(&w->text, TEXT_BYTES_MAX);
+    buf_init(&w->reasoning, TEXT_BYTES_MAX);
+    buf_init(&w->args, TEXT_BYTES_MAX);
+    buf_init(&w->parts, TEXT_BYTES_MAX);
+    return w;
+}
+
+static struct run_part *last_part(const struct run_whole *w)
+{
+    size_t n = w->parts.n / sizeof(struct run_part);
+    return n ? (struct run_part *)(void *)w->parts.p + n - 1 : NULL;
+}
+
+/* The offered tool's own text, which lives as long as the run. */
+static str tool_name(const struct chat_run *run, str name)
+{
+    for (size_t i = 0; i < run->n_tools; i++) {
+        if (str_eq(run->tools[i].name, name))
+            return run->tools[i].name;
+    }
+    return (str){0};
+}
+
+static void add_part(struct run_choice *c, const struct chat_event *ev)
+{
+    struct run_whole *w = c->whole;
+    struct run_part *last = last_part(w);
+    struct run_part part = {.kind = ev->kind};
+    bool is_args = ev->kind == CHAT_EVENT_ARGS;
+    struct buf *to = ev->kind == CHAT_EVENT_TEXT        ? &w->text
+                     : ev->kind == CHAT_EVENT_REASONING ? &w->reasoning
+                                                        : &w->args;
+    if (ev->kind == CHAT_EVENT_CALL) {
+        part.name = tool_name(c->run, ev->text);
+        part.call_id = ev->call_id;
+        buf_append(&w->parts, &part, sizeof part);
+        return;
+    }
+    if (ev->kind == CHAT_EVENT_CALL_END) {
+        last->complete = ev->call_complete;
+        return;
+    }
+    buf_puts_str(to, ev->text);
+    if (!is_args && ev->text.n && (!last || last->kind != ev->kind)) {
+        buf_append(&w->parts, &part, sizeof part);
+        last = last_part(w);
+    }
+    if (last)
+        last->n_bytes += ev->text.n;
+}
+
+static bool keeps_choices(const struct chat_run *run)
+{
+    return !run->request.stream || run->adapter->keeps_choices;
+}
+
+/* Keeps what a reply that is sent in one piece is made of. */
 static void keep_whole(struct chat_run *run, struct chat_event *ev)
 {
     struct run_choice *c = &run->choices[ev->choice];
-    if (run->request.stream || ev->kind != CHAT_EVENT_TEXT)
+    if (!keeps_choices(run) || ev->kind < CHAT_EVENT_TEXT || ev->kind > CHAT_EVENT_CALL_END)
         return;
-    buf_puts_str(&c->whole, ev->text);
-    if (c->whole.failed)
+    if (!c->whole)
+        c->whole = new_whole();
+    if (c->whole)
+        add_part(c, ev);
+    if (!c->whole || c->whole->text.failed || c->whole->reasoning.failed || c->whole->args.failed ||
+        c->whole->parts.failed)
         *ev = no_memory(c);
+}
+
+/* Its parts, whose texts follow each other in one text for each kind. */
+static struct chat_part *whole_parts(const struct run_whole *w, size_t n)
+{
+    const struct run_part *from = (const struct run_part *)(const void *)w->parts.p;
+    str rest[] = {buf_str(&w->text), buf_str(&w->reasoning), buf_str(&w->args)};
+    struct chat_part *parts = mem_calloc(n, sizeof *parts);
+    for (size_t i = 0; parts && i < n; i++) {
+        const struct run_part *p = &from[i];
+        str *text = &rest[p->kind == CHAT_EVENT_TEXT ? 0 : p->kind == CHAT_EVENT_REASONING ? 1 : 2];
+        parts[i] = (struct chat_part){p->kind, str_slice(*text, 0, p->n_bytes), p->name, p->call_id,
+                                      p->complete};
+        *text = str_slice(*text, p->n_bytes, text->n);
+    }
+    return parts;
+}
+
+/* False without memory. */
+static bool whole_choice(const struct chat_run *run, const struct run_choice *c,
+                         struct chat_choice *out)
+{
+    const struct run_whole *w = c->whole;
+    *out = (struct chat_choice){
+        .finish = c->finish, .stop_token = c->stop_token, .has_calls = has_calls(c)};
+    if (w) {
+        out->text = buf_str(&w->text);
+        out->reasoning = buf_str(&w->reasoning);
+        out->n_parts = w->parts.n / sizeof(struct run_part);
+        out->parts = whole_parts(w, out->n_parts);
+    }
+    if (out->n_parts && !out->parts)
+        return false;
+    if (!run_wants_details(run))
+        return true;
+    out->answer = answer_tokens(c, 0, run->request.no_reply ? 0 : c->n_told);
+    if (c->echoed)
+        out->prompt = prompt_tokens(c);
+    return true;
+}
+
+void run_done_free(struct chat_run *run)
+{
+    for (size_t i = 0; run->done && i < run->n_choices; i++)
+        mem_free((void *)(uintptr_t)run->done[i].parts);
+    mem_free(run->done);
+}
+
+/* The complete choices; false without memory. */
+static bool make_done(struct chat_run *run)
+{
+    run->done = mem_calloc(run->n_choices, sizeof *run->done);
+    bool ok = run->done != NULL;
+    for (size_t i = 0; i < run->n_choices && ok; i++)
+        ok = whole_choice(run, &run->choices[i], &run->done[i]);
+    return ok;
 }
 
 static struct chat_event end_event(struct chat_run *run)
 {
     struct chat_event ev = {.kind = CHAT_EVENT_END};
     run->over = true;
-    if (run->n_choices > 0) {
-        ev.usage = usage_of(run);
-        ev.timings = timings_of(run);
-    }
+    if (run->n_choices == 0)
+        return ev;
+    ev.usage = usage_of(run);
+    ev.timings = timings_of(run);
+    if (keeps_choices(run) && !make_done(run))
+        return no_memory(&run->choices[0]);
+    ev.choices = run->done;
+    ev.n_choices = run->done ? run->n_choices : 0;
     return ev;
 }
 
@@ -368,31 +645,10 @@ void chat_run_write(const struct chat_run *run, const struct chat_event *ev, str
     run->adapter->stream(&run->reply, ev, out);
 }
 
-static struct chat_choice whole_choice(const struct chat_run *run, const struct run_choice *c)
-{
-    struct chat_choice w = {
-        .text = buf_str(&c->whole), .finish = c->finish, .stop_token = c->stop_token};
-    if (!run_wants_details(run))
-        return w;
-    w.answer = answer_tokens(c, 0, run->request.no_reply ? 0 : c->n_told);
-    if (c->echoed)
-        w.prompt = prompt_tokens(c);
-    return w;
-}
-
 void chat_run_write_whole(const struct chat_run *run, const struct chat_event *end, struct buf *out)
 {
-    if (run->adapter->answer) {
+    if (run->adapter->answer)
         buf_puts_str(out, buf_str(&run->answer));
-        return;
-    }
-    struct chat_choice *choices = mem_calloc(run->n_choices, sizeof *choices);
-    if (!choices) {
-        out->failed = true;
-        return;
-    }
-    for (size_t i = 0; i < run->n_choices; i++)
-        choices[i] = whole_choice(run, &run->choices[i]);
-    run->adapter->whole(&run->reply, choices, run->n_choices, end, out);
-    mem_free(choices);
+    else
+        run->adapter->whole(&run->reply, end->choices, end->n_choices, end, out);
 }

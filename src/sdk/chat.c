@@ -144,7 +144,8 @@ static t9_status render(const t9_model *m, const struct conversation *c, struct 
     struct buf text;
     yyjson_doc *doc = NULL;
     const struct t9_template_info *can = &m->template_info;
-    struct history_caps caps = {can->system, can->later_system, can->user_twice};
+    struct history_caps caps = {can->system, can->later_system, can->user_twice,
+                                m->template_tools.arguments_text};
     buf_init(&text, KWARGS_BYTES_MAX);
 
     t9_status s = turns_arrange(&h, c->turns, c->n_turns, caps, err);
@@ -222,6 +223,93 @@ static t9_status probe(t9_model *m, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
+/* Text that probes look for in what a template makes of tools, calls and results. */
+#define PROBE_TOOLS                                                                                \
+    "[{\"type\":\"function\",\"function\":{\"name\":\"t9probe_f\",\"description\":\"t9probe-d\","  \
+    "\"parameters\":{\"type\":\"object\",\"properties\":{\"t9probe_p\":{\"type\":\"string\","      \
+    "\"description\":\"t9probe-e\"}},\"required\":[\"t9probe_p\"]}}}]"
+#define PROBE_CALLS                                                                                \
+    "[{\"id\":\"t9probe00\",\"type\":\"function\",\"function\":{\"name\":\"t9probe_f\","           \
+    "\"arguments\":{\"t9probe_p\":\"t9probe-v\"}}}]"
+
+enum { SHOWS_TOOL = 1, SHOWS_VALUE = 2, SHOWS_RESULT = 4, SHOWS_REASONING = 8, SHOWS_REPR = 16 };
+
+/* Which of them it shows; 0 when it refuses the turns. NOMEM as in renders. */
+static t9_status shows(const t9_model *m, const struct conversation *c, int *out,
+                       struct t9_err *err)
+{
+    static const char *const texts[] = {"t9probe_f", "t9probe-v", "t9probe-r", "t9probe-t",
+                                        "'t9probe_p'"};
+    struct jinja_output text = {0};
+    t9_status s = render(m, c, &text, err);
+    *out = 0;
+    for (size_t i = 0; i < T9_COUNT(texts) && s == T9_STATUS_OK; i++) {
+        if (str_find(buf_str(&text.text), str_from(texts[i]), 0) != (size_t)-1)
+            *out |= 1 << i;
+    }
+    jinja_output_deinit(&text);
+    return s == T9_STATUS_NOMEM ? s : T9_STATUS_OK;
+}
+
+/* Arguments are tried as an object first. Text is the better form where only that is shown, or
+ * where an object comes out as Python writes it. */
+static t9_status probe_calls(t9_model *m, const struct conversation *c, int *out,
+                             struct t9_err *err)
+{
+    struct t9_template_tools *t = &m->template_tools;
+    int object, text;
+    T9_TRY(shows(m, c, &object, err));
+    t->arguments_text = true;
+    T9_TRY(shows(m, c, &text, err));
+    t->arguments_text = (text & SHOWS_VALUE) && (!(object & SHOWS_VALUE) || (object & SHOWS_REPR));
+    *out = t->arguments_text ? text : object;
+    return T9_STATUS_OK;
+}
+
+static t9_status probe_turns(t9_model *m, yyjson_val *tools, yyjson_val *calls, struct t9_err *err)
+{
+    struct t9_template_tools *t = &m->template_tools;
+    struct turn turns[] = {
+        {.role = TURN_ROLE_USER, .content = STR("t9probe-a"), .has_content = true},
+        {.role = TURN_ROLE_ASSISTANT, .reasoning = STR("t9probe-t"), .tool_calls = calls},
+        {.role = TURN_ROLE_TOOL,
+         .content = STR("t9probe-r"),
+         .has_content = true,
+         .tool_call_id = STR("t9probe00")},
+    };
+    struct conversation c = {.turns = turns, .n_turns = 1, .tools = tools};
+    int shown;
+    T9_TRY(shows(m, &c, &shown, err));
+    t->tools = shown & SHOWS_TOOL;
+    c.n_turns = T9_COUNT(turns);
+    if (!t->tools)
+        c.tools = NULL;
+    T9_TRY(probe_calls(m, &c, &shown, err));
+    t->calls = (shown & SHOWS_VALUE) != 0;
+    t->reasoning = t->calls && (shown & SHOWS_REASONING);
+    if (!t->calls) { /* what comes in place of them is text */
+        turns[1].tool_calls = NULL;
+        turns[1].content = STR("t9probe-b");
+        turns[1].has_content = true;
+        T9_TRY(shows(m, &c, &shown, err));
+    }
+    t->results = (shown & SHOWS_RESULT) != 0;
+    return T9_STATUS_OK;
+}
+
+static t9_status probe_tools(t9_model *m, struct t9_err *err)
+{
+    yyjson_doc *tools = NULL, *calls = NULL;
+    t9_status s = json_parse(&tools, STR(PROBE_TOOLS), LIMITS_MESSAGES, err);
+    if (s == T9_STATUS_OK)
+        s = json_parse(&calls, STR(PROBE_CALLS), LIMITS_MESSAGES, err);
+    if (s == T9_STATUS_OK)
+        s = probe_turns(m, yyjson_doc_get_root(tools), yyjson_doc_get_root(calls), err);
+    yyjson_doc_free(tools);
+    yyjson_doc_free(calls);
+    return s;
+}
+
 static t9_status file_template(t9_model *m, struct t9_err *err)
 {
     str source;
@@ -246,7 +334,17 @@ t9_status sdk_template_open(t9_model *m, struct t9_err *err)
         m->chat_template = m->own_template;
         m->template_info.chatml_fallback = true;
     }
-    return m->chat_template ? probe(m, err) : T9_STATUS_OK;
+    if (!m->chat_template)
+        return T9_STATUS_OK;
+    T9_TRY(probe(m, err));
+    return probe_tools(m, err);
+}
+
+const char *t9_template_source(const t9_model *m, size_t *n_bytes)
+{
+    str s = m->chat_template ? jinja_source(m->chat_template) : (str){0};
+    *n_bytes = s.n;
+    return s.p;
 }
 
 bool t9_template_mentions(const t9_model *m, const char *name)

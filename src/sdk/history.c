@@ -109,6 +109,7 @@ t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n
     memset(h, 0, sizeof *h);
     arena_init(&h->arena, arena_max(messages, n));
     struct arranger a = {.h = h, .caps = caps};
+    h->arguments_text = caps.arguments_text;
     a.entries = h->entries = arena_calloc(&h->arena, n + 1, sizeof *h->entries);
     if (!a.entries)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory to arrange %zu messages", n);
@@ -141,24 +142,36 @@ static void member(struct buf *out, const char *key, str v)
     json_write_str(out, v);
 }
 
-static void write_arguments(struct buf *out, yyjson_val *v)
+/* Of an object, or of one in a string. */
+static void write_object(struct buf *out, yyjson_val *v)
 {
     yyjson_doc *doc = NULL;
     t9_status s = yyjson_is_str(v) ? json_parse(&doc, json_str(v), JSON_LIMITS_REQUEST, NULL)
                                    : T9_STATUS_INVALID;
-    if (s == T9_STATUS_OK) {
-        yyjson_val *root = yyjson_doc_get_root(doc);
+    yyjson_val *root = yyjson_doc_get_root(doc);
+    if (v)
         json_write_val(out, yyjson_is_obj(root) ? root : v);
-        yyjson_doc_free(doc);
-    } else if (v) {
-        json_write_val(out, v);
-    } else {
+    else
         buf_puts(out, "{}");
-    }
+    yyjson_doc_free(doc);
     out->failed |= s == T9_STATUS_NOMEM; /* which says nothing about the text */
 }
 
-static void write_tool_calls(struct buf *out, yyjson_val *calls)
+static void write_text(struct buf *out, yyjson_val *v)
+{
+    struct buf text;
+    if (yyjson_is_str(v)) {
+        json_write_val(out, v);
+        return;
+    }
+    buf_init(&text, out->max);
+    write_object(&text, v);
+    json_write_str(out, buf_str(&text));
+    out->failed |= text.failed;
+    buf_deinit(&text);
+}
+
+static void write_tool_calls(struct buf *out, yyjson_val *calls, bool arguments_text)
 {
     size_t idx, max;
     yyjson_val *call;
@@ -172,32 +185,54 @@ static void write_tool_calls(struct buf *out, yyjson_val *calls)
         buf_puts(out, ",\"function\":{\"name\":");
         json_write_str(out, json_str(json_get(fn, "name")));
         buf_puts(out, ",\"arguments\":");
-        write_arguments(out, json_get(fn, "arguments"));
+        if (arguments_text)
+            write_text(out, json_get(fn, "arguments"));
+        else
+            write_object(out, json_get(fn, "arguments"));
         buf_puts(out, "}}");
     }
     buf_putc(out, ']');
 }
 
+/* The name of the call with this id; empty when there is none. */
+static str call_name(yyjson_val *calls, str id)
+{
+    size_t idx, max;
+    yyjson_val *call;
+    yyjson_arr_foreach(calls, idx, max, call)
+    {
+        if (str_eq(json_str(json_get(call, "id")), id))
+            return json_str(json_get(json_get(call, "function"), "name"));
+    }
+    return (str){0};
+}
+
 void turns_write(const struct history *h, struct buf *out)
 {
+    yyjson_val *calls = NULL; /* the newest ones */
     buf_putc(out, '[');
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct history_entry *e = &h->entries[i];
         const struct turn *m = e->src;
+        str name = m ? m->name : (str){0};
         buf_puts(out, i ? ",{\"role\":" : "{\"role\":");
         json_write_str(out, str_from(turn_role_name(e->role)));
         if (e->has_content || !m || !m->tool_calls)
             member(out, "content", e->content);
         else
             buf_puts(out, ",\"content\":null");
-        if (m && m->name.n)
-            member(out, "name", m->name);
+        if (m && m->tool_calls)
+            calls = m->tool_calls;
+        if (m && m->role == TURN_ROLE_TOOL && m->tool_call_id.n && !name.n)
+            name = call_name(calls, m->tool_call_id);
+        if (name.n)
+            member(out, "name", name);
         if (m && m->tool_call_id.n)
             member(out, "tool_call_id", m->tool_call_id);
         if (m && m->reasoning.n)
             member(out, "reasoning_content", m->reasoning);
         if (m && m->tool_calls)
-            write_tool_calls(out, m->tool_calls);
+            write_tool_calls(out, m->tool_calls, h->arguments_text);
         buf_putc(out, '}');
     }
     buf_putc(out, ']');
@@ -312,6 +347,10 @@ static t9_status read_tool_calls(struct turn *t, size_t i, yyjson_val *v, struct
         return T9_STATUS_OK;
     if (!yyjson_is_arr(v) || t->role != TURN_ROLE_ASSISTANT)
         return bad(err, i, ".tool_calls", "an array, in an assistant's message");
+    if (yyjson_arr_size(v) > T9_CALLS_MAX)
+        return t9_fail(err, T9_STATUS_TOO_LARGE,
+                       "messages[%zu] has %zu tool_calls; at most %d are taken", i,
+                       yyjson_arr_size(v), T9_CALLS_MAX);
     yyjson_arr_foreach(v, idx, max, call)
     {
         if (!yyjson_is_str(json_get(json_get(call, "function"), "name")))

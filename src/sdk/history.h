@@ -39,9 +39,10 @@ struct turn {
 t9_status turns_read(struct turn **out, size_t *n, yyjson_val *messages, struct arena *arena,
                      struct t9_err *err);
 
-/* What a template takes; see struct t9_template_info. */
+/* What a template takes; see struct t9_template_info and t9_template_tools. */
 struct history_caps {
     bool system, later_system, user_twice;
+    bool arguments_text;
 };
 
 struct history_entry {
@@ -54,6 +55,7 @@ struct history_entry {
 struct history {
     struct history_entry *entries; /* in the arena */
     size_t n_entries;
+    bool arguments_text;
     struct arena arena;
 };
 
@@ -66,8 +68,9 @@ t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n
                         struct history_caps caps, struct t9_err *err);
 void turns_deinit(struct history *h); /* accepts a zeroed one */
 
-/* Appends the JSON array of messages. Arguments of tool calls that are an object in a string are
- * written as the object, which is what templates expect. */
+/* Appends the JSON array of messages. Arguments of tool calls are written as the template wants
+ * them: as an object, though they were one in a string, or as JSON text. The result of a call gets
+ * the call's name where it has none. */
 void turns_write(const struct history *h, struct buf *out);
 
 #endif

@@ -38,6 +38,7 @@ struct t9_model {
     struct jinja_template *own_template; /* the file's, or the fallback */
     const struct jinja_template *chat_template;
     struct t9_template_info template_info;
+    struct t9_template_tools template_tools;
     char **keys; /* [n_keys], NUL-terminated, in one block */
     size_t n_keys;
     int32_t step_tokens;

@@ -197,7 +197,8 @@ t9_status t9_model_info(const t9_model *m, struct t9_model_info *out)
                                  .eos = tokenizer_eos(t),
                                  .add_bos = tokenizer_add_bos(t),
                                  .chat_template = m->template_info,
-                                 .token_bytes_max = (int32_t)tokenizer_vocab(t)->longest_bytes};
+                                 .token_bytes_max = (int32_t)tokenizer_vocab(t)->longest_bytes,
+                                 .template_tools = m->template_tools};
     find_fim(t, &info);
     if (m->model) {
         const struct model_info *mi = model_info(m->model);

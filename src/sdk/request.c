@@ -32,7 +32,8 @@ struct t9_request {
     struct request *r;
 
     /* ours, for the engine's pointers */
-    int32_t *prompt, *stop_ids;
+    int32_t *prompt, *stop_ids, *shown_ids;
+    size_t n_shown_ids;
     struct sample_bias *bias;
     str *stops;
     char *stop_text;
@@ -99,18 +100,24 @@ static t9_status check_range(const char *name, int64_t v, int64_t max, struct t9
                    (long long)max, (long long)v);
 }
 
+static t9_status check_ids(const struct vocab *v, const char *name, const int32_t *ids, size_t n,
+                           int max, struct t9_err *err)
+{
+    if (n > (size_t)max || (n && !ids))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu %s; at most %d are taken", n, name, max);
+    for (size_t i = 0; i < n; i++) {
+        if (!vocab_has(v, ids[i]))
+            return t9_fail(err, T9_STATUS_INVALID, "%s[%zu] is %d; the vocabulary has 0 to %u",
+                           name, i, ids[i], v->n_tokens - 1);
+    }
+    return T9_STATUS_OK;
+}
+
 static t9_status check_lists(const struct vocab *v, const struct t9_request_params *p,
                              struct t9_err *err)
 {
-    if (p->n_stop_ids > T9_STOP_IDS_MAX || (p->n_stop_ids && !p->stop_ids))
-        return t9_fail(err, T9_STATUS_INVALID, "%zu stop_ids; at most %d are taken", p->n_stop_ids,
-                       T9_STOP_IDS_MAX);
-    for (size_t i = 0; i < p->n_stop_ids; i++) {
-        if (!vocab_has(v, p->stop_ids[i]))
-            return t9_fail(err, T9_STATUS_INVALID,
-                           "stop_ids[%zu] is %d; the vocabulary has 0 to %u", i, p->stop_ids[i],
-                           v->n_tokens - 1);
-    }
+    T9_TRY(check_ids(v, "stop_ids", p->stop_ids, p->n_stop_ids, T9_STOP_IDS_MAX, err));
+    T9_TRY(check_ids(v, "shown_ids", p->shown_ids, p->n_shown_ids, T9_SHOWN_IDS_MAX, err));
     if (p->n_bias > T9_BIAS_MAX || (p->n_bias && !p->bias))
         return t9_fail(err, T9_STATUS_INVALID, "%zu biases; at most %d are taken", p->n_bias,
                        T9_BIAS_MAX);
@@ -180,21 +187,25 @@ static t9_status copy_stops(struct t9_request *q, const struct t9_request_params
     return T9_STATUS_OK;
 }
 
+/* NULL where there are none, and where there is no memory. */
+static int32_t *copy_ids(const int32_t *ids, size_t n)
+{
+    int32_t *p = n ? mem_alloc(n * sizeof *p) : NULL;
+    if (p)
+        memcpy(p, ids, n * sizeof *p);
+    return p;
+}
+
 static t9_status copy_lists(struct t9_request *q, const struct t9_request_params *p,
                             struct t9_err *err)
 {
-    q->prompt = mem_alloc(p->n_prompt * sizeof *q->prompt);
-    bool ok = q->prompt != NULL;
-    if (ok)
-        memcpy(q->prompt, p->prompt, p->n_prompt * sizeof *q->prompt);
+    q->prompt = copy_ids(p->prompt, p->n_prompt);
+    q->stop_ids = copy_ids(p->stop_ids, p->n_stop_ids);
+    q->shown_ids = copy_ids(p->shown_ids, p->n_shown_ids);
+    q->n_shown_ids = p->n_shown_ids;
+    bool ok = q->prompt && (q->stop_ids || !p->n_stop_ids) && (q->shown_ids || !p->n_shown_ids);
     if (p->n_stops && ok)
         ok = copy_stops(q, p) == T9_STATUS_OK;
-    if (p->n_stop_ids && ok) {
-        q->stop_ids = mem_alloc(p->n_stop_ids * sizeof *q->stop_ids);
-        ok = q->stop_ids != NULL;
-        if (ok)
-            memcpy(q->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *q->stop_ids);
-    }
     if (p->n_bias && ok) {
         q->bias = mem_alloc(p->n_bias * sizeof *q->bias);
         ok = q->bias != NULL;
@@ -253,6 +264,7 @@ static void request_drop(struct t9_request *q)
     mem_free(q->stops);
     mem_free(q->bias);
     mem_free(q->stop_ids);
+    mem_free(q->shown_ids);
     mem_free(q->prompt);
     sdk_model_put(q->model);
     mem_free(q);
@@ -358,6 +370,15 @@ static bool push_text(struct t9_request *q)
     return stop_push(&q->stop, buf_str(&q->piece), &q->text);
 }
 
+static bool is_shown(const struct t9_request *q, int32_t id)
+{
+    for (size_t i = 0; i < q->n_shown_ids; i++) {
+        if (q->shown_ids[i] == id)
+            return true;
+    }
+    return false;
+}
+
 /* Makes text of tokens until a part is full, the log is used up, or a stop string ended it. Without
  * text all tokens are taken. */
 static void take_tokens(struct t9_request *q)
@@ -370,7 +391,8 @@ static void take_tokens(struct t9_request *q)
         buf_clear(&q->piece);
         if (q->starts)
             q->starts[q->at] = q->n_chars;
-        detok_push(&q->detok, q->r->tokens[q->at++], &q->piece, false);
+        int32_t id = q->r->tokens[q->at++];
+        detok_push(&q->detok, id, &q->piece, is_shown(q, id));
         if (q->starts)
             q->n_chars += (uint32_t)utf8_count(buf_str(&q->piece));
         q->stop_hit = push_text(q);

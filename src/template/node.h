@@ -105,6 +105,7 @@ struct sym_table {
 
 struct jinja_template {
     struct arena arena;
+    str source;
     struct node *body;
     struct sym_table syms;
 };

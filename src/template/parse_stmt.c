@@ -672,6 +672,11 @@ t9_status jinja_parse(struct jinja_template **out, str source, struct t9_err *er
         return t9_fail(err, T9_STATUS_NOMEM, "out of memory for a template");
     arena_init(&t->arena, TEMPLATE_ARENA_MAX);
     t9_status s = parse_all(t, source, err);
+    if (s == T9_STATUS_OK) {
+        t->source = arena_str(&t->arena, source);
+        if (!t->source.p)
+            s = t9_fail(err, T9_STATUS_NOMEM, "out of memory for a template");
+    }
     if (s != T9_STATUS_OK) {
         jinja_free(t);
         return s;
@@ -715,6 +720,11 @@ static bool node_mentions(const struct node *n, str name)
         found = args_mention(n->args, name);
     return found || node_mentions(n->a, name) || node_mentions(n->b, name) ||
            node_mentions(n->c, name);
+}
+
+str jinja_source(const struct jinja_template *t)
+{
+    return t->source;
 }
 
 bool jinja_mentions(const struct jinja_template *t, const char *name)

@@ -40,6 +40,8 @@ struct jinja_template;
 t9_status jinja_parse(struct jinja_template **out, str source, struct t9_err *err);
 void jinja_free(struct jinja_template *t); /* NULL allowed */
 
+/* What it was parsed from, with a NUL after it; as long as the template lives. */
+str jinja_source(const struct jinja_template *t);
 /* Whether the template mentions `name` as a variable, attribute, keyword or string constant
  * ("tools", "enable_thinking", "reasoning_content"): a cheap hint of what it can use, no proof. */
 bool jinja_mentions(const struct jinja_template *t, const char *name);

@@ -366,7 +366,7 @@ static void test_errors(void **state)
         {HELLO "\"max_tokens\":0}", 400, "max_tokens"},
         {HELLO "\"stream\":1}", 400, "true or false"},
         {HELLO "\"store\":true}", 400, "unsupported_parameter"},
-        {HELLO "\"tools\":[{\"type\":\"function\"}]}", 400, "\"param\":\"tools\""},
+        {HELLO "\"tools\":[{\"type\":\"function\"}]}", 400, "\"param\":\"tools[0].function\""},
         {HELLO "\"response_format\":{\"type\":\"json_object\"}}", 400, "response_format"},
         {HELLO "\"stop\":\"\"}", 400, "stop"},
         {HELLO "\"priority\":101}", 400, "from -100 to 100"},

@@ -100,6 +100,9 @@ static const char *right_value(const char *name)
         {"priority", "-5"},
         {"queue_timeout_ms", "5"},
         {"top_logprobs", "5"},
+        {"tools", "[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]"},
+        {"tool_choice", "\"none\""},
+        {"parallel_tool_calls", "false"},
         {"chat_template_kwargs", "{\"a\":1}"},
         {"enable_thinking", "true"},
         {"reasoning_effort", "\"low\""},
@@ -135,23 +138,12 @@ static void fingerprint(const struct chat_request *r, struct buf *b)
         buf_printf(b, STR_FMT " %zu|", STR_ARG(r->prompts[0].text), r->prompts[0].n_tokens);
     buf_printf(b, "%lld %d %d %d %d %d %d|", (long long)r->max_tokens, r->n, r->min_tokens,
                r->n_stop_tokens, r->n_top, r->priority, (int)r->queue_timeout_ms);
-    const bool flags[] = {r->has_seed,
-                          r->ignore_eos,
-                          r->logprobs,
-                          r->token_ids,
-                          r->stream,
-                          r->timings,
-                          r->include_usage,
-                          r->has_thinking,
-                          r->has_suffix,
-                          r->echo,
-                          r->no_reply,
-                          r->add_special,
-                          r->with_pieces,
-                          r->thinking,
-                          r->no_parse_special,
-                          r->hide_special,
-                          r->template_kwargs != NULL};
+    const bool flags[] = {
+        r->has_seed,    r->ignore_eos, r->logprobs,         r->token_ids,
+        r->stream,      r->timings,    r->include_usage,    r->has_thinking,
+        r->has_suffix,  r->echo,       r->no_reply,         r->add_special,
+        r->with_pieces, r->thinking,   r->no_parse_special, r->hide_special,
+        r->n_tools > 0, r->no_calls,   r->one_call,         r->template_kwargs != NULL};
     for (size_t i = 0; i < T9_COUNT(flags); i++)
         buf_putc(b, flags[i] ? '1' : '0');
     buf_putc(b, 0);
@@ -301,7 +293,7 @@ static void test_messages(void **state)
     buf_putc(&b, 0);
     assert_string_equal(
         b.p, "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\","
-             "\"tool_calls\":[{\"id\":\"c1\",\"type\":\"function\",\"function\":{\"name\":\"f\","
+             "\"tool_calls\":[{\"type\":\"function\",\"id\":\"c1\",\"function\":{\"name\":\"f\","
              "\"arguments\":\"{\\\"x\\\":1}\"}}]},{\"role\":\"tool\",\"content\":\"42\","
              "\"tool_call_id\":\"c1\"}]");
     buf_deinit(&b);

@@ -29,8 +29,9 @@ static void test_written(void **state)
     assert_int_equal(turns[0].role, TURN_ROLE_SYSTEM);
     assert_true(str_eqz(turns[0].content, "a\nb"));
     assert_false(turns[1].has_content);
-    assert_int_equal(turns_arrange(&h, turns, n, (struct history_caps){true, true, true}, NULL),
-                     T9_STATUS_OK);
+    assert_int_equal(
+        turns_arrange(&h, turns, n, (struct history_caps){true, true, true, false}, NULL),
+        T9_STATUS_OK);
     turns_write(&h, &b);
     buf_putc(&b, 0);
     assert_string_equal(
@@ -38,7 +39,8 @@ static void test_written(void **state)
         "[{\"role\":\"system\",\"content\":\"a\\nb\"},{\"role\":\"assistant\",\"content\":null,"
         "\"tool_calls\":[{\"type\":\"function\",\"id\":\"c1\",\"function\":{\"name\":\"f\","
         "\"arguments\":{\"x\":1}}},{\"type\":\"function\",\"function\":{\"name\":\"g\","
-        "\"arguments\":[5]}}]},{\"role\":\"tool\",\"content\":\"42\",\"tool_call_id\":\"c1\"}]");
+        "\"arguments\":[5]}}]},{\"role\":\"tool\",\"content\":\"42\",\"name\":\"f\",\"tool_call_"
+        "id\":\"c1\"}]");
     buf_deinit(&b);
     turns_deinit(&h);
     yyjson_doc_free(doc);
@@ -70,8 +72,9 @@ static void arrange(const char *in, struct history_caps caps, const char *want)
 
 static void test_arrangement(void **state)
 {
-    const struct history_caps all = {true, true, true}, none = {false, false, false};
-    const struct history_caps head = {true, false, true}, strict = {true, false, false};
+    const struct history_caps all = {true, true, true, false}, none = {false, false, false, false};
+    const struct history_caps head = {true, false, true, false},
+                              strict = {true, false, false, false};
     (void)state;
     arrange("s1s2u3", all, "s(1\n\n2) u(3)");
     arrange("u1s2u3", all, "u(1) s(2) u(3)");
