@@ -102,6 +102,8 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
     }
     int32_t n_reply = s->reply ? s->n_reply : r->n_prompt;
     for (int burst = 0; burst < 1000 && now >= l->next_ns; burst++) {
+        if (s->allowed && l->n >= atomic_load(s->allowed))
+            return false;
         if (!l->prefilled) {
             l->prefilled = true;
             atomic_store(&r->n_prefilled, r->n_prompt);

@@ -18,6 +18,9 @@ struct engine_script {
     int32_t prefix_ms;   /* of queue_ms, spent in state PREFIX */
     int32_t n_preempted; /* told of every request, with 1 ms each */
     int32_t retry_after_s;
+    /* A request writes a token, or ends, only while it has fewer than so many; NULL: as time goes.
+     */
+    const atomic_int *allowed;
     const struct engine_state *state; /* what engine_state_read gives; NULL: zeroes */
 };
 
