@@ -110,6 +110,7 @@ static void end_header(struct machine *m, struct state *s, str header)
         machine_call(m, tool, (str){0});
         s->args = (struct args){0};
         s->phase = PHASE_CALL;
+        s->spoken = true;
         return;
     }
     begin_message(m, s, !s->strange && str_eqz(channel_of(header), "analysis"));

@@ -57,10 +57,14 @@ static bool named(struct machine *m, struct state *s, str text)
 static bool head(struct machine *m, struct state *s)
 {
     str text = machine_unread(m);
-    size_t at = space_skip(text, 0);
     if (text.n > HEAD_BYTES_MAX)
         text.n = HEAD_BYTES_MAX;
-    if (at < text.n && (text.p[at] == '[' || text.p[at] == '{')) {
+    size_t at = space_skip(text, 0);
+    if (at < text.n && text.p[at] == '[')
+        at = space_skip(text, at + 1);
+    if (at == text.n && at < HEAD_BYTES_MAX && !machine_is_last(m))
+        return false;
+    if (at < text.n && text.p[at] == '{') {
         json_list_start(&s->list, TOOL_CALLS);
         s->phase = PHASE_LIST;
         return true;

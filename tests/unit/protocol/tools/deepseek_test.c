@@ -1,0 +1,115 @@
+/*
+ * tests/unit/protocol/tools/deepseek_test.c
+ */
+#include "lib/dialect_check.h"
+#include "lib/t9test.h"
+
+#define BEGIN "<｜tool▁calls▁begin｜>"
+#define END   "<｜tool▁calls▁end｜>"
+#define CALL  "<｜tool▁call▁begin｜>"
+#define SEP   "<｜tool▁sep｜>"
+#define DONE  "<｜tool▁call▁end｜>"
+#define OSLO  "{\"city\": \"Oslo\"}"
+
+static const char tools[] =
+    "[{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{"
+    "\"type\":\"string\"}}}},{\"name\":\"now\"},{\"name\":\"function\"}]";
+
+static const struct dialect_case cases[] = {
+    {"text alone", "Hello.", "text: Hello.\n", 0},
+    {"V3.1",
+     "Let me see." BEGIN CALL "get_weather" SEP OSLO DONE CALL "now" SEP "{}" DONE END "Done.",
+     "text: Let me see.\ncall: get_weather\nargs: " OSLO
+     "\nend\ncall: now\nargs: {}\nend\ntext: Done.\n",
+     0},
+    {"R1",
+     BEGIN CALL "function" SEP "get_weather\n```json\n" OSLO "\n```" DONE "\n" CALL "function" SEP
+                "now\n```json\n{}\n```" DONE END "Done.",
+     "call: get_weather\nargs: " OSLO "\nend\ncall: now\nargs: {}\nend\ntext: Done.\n", 0},
+    {"R1, a line feed before the end", BEGIN CALL "function" SEP "now\n```json\n{}\n```\n" DONE END,
+     "call: now\nargs: {}\nend\n", 0},
+    {"R1 without a fence", CALL "function" SEP "now\n{}" DONE, "call: now\nargs: {}\nend\n", 0},
+    {"R1, a fence without a language", CALL "function" SEP "get_weather\n```\n" OSLO "\n```" DONE,
+     "call: get_weather\nargs: " OSLO "\nend\n", 0},
+    {"R1 without line feeds", CALL "function" SEP "get_weather```json" OSLO "```" DONE "x",
+     "call: get_weather\nargs: " OSLO "\nend\ntext: x\n", 0},
+    {"R1 without arguments", CALL "function" SEP "now\n" DONE "x",
+     "call: now\nargs: {}\nend\ntext: x\n", 0},
+    {"a tool of that name", CALL "function" SEP OSLO DONE, "call: function\nargs: " OSLO "\nend\n",
+     0},
+    {"reasoning was open", "\nHm.\n</think>\n\n" BEGIN CALL "now" SEP "{}" DONE END,
+     "thinks: Hm.\ncall: now\nargs: {}\nend\n", CHECK_REASONING_OPEN},
+    {"reasoning is opened by the model", "<think>\nHm.\n</think>\n\nYes.",
+     "thinks: Hm.\ntext: Yes.\n", 0},
+    {"markers in a string", CALL "get_weather" SEP "{\"city\": \"" DONE "```" END "\"}" DONE ".",
+     "call: get_weather\nargs: {\"city\": \"" DONE "```" END "\"}\nend\ntext: .\n", 0},
+    {"one brace too few",
+     BEGIN CALL "function" SEP "get_weather\n```json\n{\"city\": \"a\"" DONE END "x",
+     "call: get_weather\nargs: {\"city\": \"a\"\nend\ntext: x\n", 0},
+    {"not offered", "a" BEGIN CALL "function" SEP "other\n```json\n{\"b\": 1}\n```" DONE END "c",
+     "text: a" BEGIN CALL "function" SEP "other\\n```json\\n{\"b\": 1}\\n```" DONE END "c\n", 0},
+    {"not offered, V3.1", CALL "other" SEP "{}" DONE, "text: " CALL "other" SEP "{}" DONE "\n", 0},
+    {"cut in the arguments", BEGIN CALL "function" SEP "get_weather\n```json\n{\"ci",
+     "call: get_weather\nargs: {\"ci\ncut\n", 0},
+    {"cut before the arguments", BEGIN CALL "function" SEP "get_weather\n```js",
+     "call: get_weather\nargs: js\ncut\n", 0},
+    {"cut in the name", BEGIN CALL "function" SEP "get_we",
+     "text: " BEGIN CALL "function" SEP "get_we\n", 0},
+    {"cut in the fence after them", CALL "function" SEP "now\n```json\n{}\n``",
+     "call: now\nargs: {}\nend\ntext: ``\n", 0},
+    {"no tools: as it is", BEGIN CALL "now" SEP "{}" DONE END,
+     "text: " BEGIN CALL "now" SEP "{}" DONE END "\n", CHECK_NO_TOOLS},
+    {"one is enough", CALL "now" SEP "{}" DONE CALL "now" SEP "{}" DONE,
+     "call: now\nargs: {}\nend\n", CHECK_ONE_CALL},
+};
+
+static void test_answers(void **state)
+{
+    (void)state;
+    dialect_check("deepseek", tools, cases, sizeof cases / sizeof *cases);
+}
+
+/* ---- round trips ---- */
+
+static void write_v31(struct buf *out, const struct dialect_call *calls, size_t n, uint64_t *seed)
+{
+    (void)seed;
+    buf_puts(out, BEGIN);
+    for (size_t i = 0; i < n; i++) {
+        buf_printf(out, CALL STR_FMT SEP, STR_ARG(calls[i].name));
+        json_write_val(out, calls[i].args);
+        buf_puts(out, DONE);
+    }
+    buf_puts(out, END);
+}
+
+static void write_r1(struct buf *out, const struct dialect_call *calls, size_t n, uint64_t *seed)
+{
+    buf_puts(out, BEGIN);
+    for (size_t i = 0; i < n; i++) {
+        const char *fence = test_random(seed) % 4 ? "```json\n" : "";
+        buf_printf(out, "%s" CALL "function" SEP STR_FMT "\n%s", i ? "\n" : "",
+                   STR_ARG(calls[i].name), fence);
+        json_write_val(out, calls[i].args);
+        buf_puts(out, *fence ? "\n```" DONE : DONE);
+    }
+    buf_puts(out, END);
+}
+
+static void test_round_trip(void **state)
+{
+    static const struct dialect_form v31 = {.dialect = "deepseek", .write = write_v31};
+    static const struct dialect_form r1 = {.dialect = "deepseek", .write = write_r1};
+    (void)state;
+    dialect_round_trip(&v31, dialect_rounds(), 4);
+    dialect_round_trip(&r1, dialect_rounds(), 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_round_trip),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
