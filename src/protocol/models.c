@@ -92,6 +92,17 @@ static void write_sampling(const struct t9_request_params *p, struct buf *out)
     buf_putc(out, '}');
 }
 
+static void write_template_tools(const struct t9_template_tools *t, struct buf *out)
+{
+    member_bool(out, "tools", t->tools);
+    buf_putc(out, ',');
+    member_bool(out, "tool_calls", t->calls);
+    buf_putc(out, ',');
+    member_bool(out, "tool_results", t->results);
+    buf_putc(out, ',');
+    member_bool(out, "reasoning_with_calls", t->reasoning);
+}
+
 void capabilities_write(const struct prep *p, const struct capabilities *c, struct buf *out)
 {
     const struct prep_params *q = prep_params_of(p);
@@ -122,7 +133,11 @@ void capabilities_write(const struct prep *p, const struct capabilities *c, stru
     member_bool(out, "enable_thinking", i->thinking_switch);
     buf_putc(out, ',');
     member_bool(out, "reasoning_effort", i->effort_switch);
+    buf_putc(out, ',');
+    write_template_tools(&i->model.template_tools, out);
     buf_puts(out, "},");
+    member_str(out, "dialect", i->dialect->name);
+    buf_putc(out, ',');
     member_bool(out, "fill_in_middle", i->fill_in_middle);
     write_sampling(&q->sampling, out);
     buf_puts(out, "},");

@@ -154,8 +154,8 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
                          "messages can't be laid out for it: serve a chat model");
     const struct t9_template_tools *can = &p->info.model.template_tools;
     struct layout_form form = {.tell_tools = tells_tools(p, r),
-                               .calls_text = !can->calls,
-                               .results_text = !can->results,
+                               .calls_text = !can->calls || tells_tools(p, r),
+                               .results_text = !can->results || tells_tools(p, r),
                                .id_letters = p->info.dialect->id_letters};
     bool tools = has_tools(r) && can->tools;
     layout_messages(r, form, &l->messages);

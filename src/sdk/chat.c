@@ -144,8 +144,13 @@ static t9_status render(const t9_model *m, const struct conversation *c, struct 
     struct buf text;
     yyjson_doc *doc = NULL;
     const struct t9_template_info *can = &m->template_info;
-    struct history_caps caps = {can->system, can->later_system, can->user_twice,
-                                m->template_tools.arguments_text};
+    struct history_caps caps = {.system = can->system,
+                                .later_system = can->later_system,
+                                .user_twice = can->user_twice,
+                                .arguments_text = m->template_tools.arguments_text,
+                                .no_null = m->template_no_null,
+                                .reasoning_alone = m->template_reasoning_alone,
+                                .reasoning_key = m->template_reasoning_key};
     buf_init(&text, KWARGS_BYTES_MAX);
 
     t9_status s = turns_arrange(&h, c->turns, c->n_turns, caps, err);
@@ -251,18 +256,29 @@ static t9_status shows(const t9_model *m, const struct conversation *c, int *out
     return s == T9_STATUS_NOMEM ? s : T9_STATUS_OK;
 }
 
-/* Arguments are tried as an object first. Text is the better form where only that is shown, or
- * where an object comes out as Python writes it. */
+/* Finds the form of calls that the template shows: arguments as an object or as text, and content
+ * null or an empty text. The first is better where both do, but for arguments that come out as
+ * Python writes them. */
 static t9_status probe_calls(t9_model *m, const struct conversation *c, int *out,
                              struct t9_err *err)
 {
-    struct t9_template_tools *t = &m->template_tools;
-    int object, text;
-    T9_TRY(shows(m, c, &object, err));
-    t->arguments_text = true;
-    T9_TRY(shows(m, c, &text, err));
-    t->arguments_text = (text & SHOWS_VALUE) && (!(object & SHOWS_VALUE) || (object & SHOWS_REPR));
-    *out = t->arguments_text ? text : object;
+    int best = -1, best_shown = 0;
+    for (int form = 0; form < 4; form++) {
+        int shown;
+        m->template_tools.arguments_text = (form & 2) != 0;
+        m->template_no_null = (form & 1) != 0;
+        T9_TRY(shows(m, c, &shown, err));
+        bool fine = (shown & SHOWS_VALUE) && !(shown & SHOWS_REPR);
+        if (fine || ((shown & SHOWS_VALUE) && best < 0)) {
+            best = form;
+            best_shown = shown;
+        }
+        if (fine)
+            break;
+    }
+    m->template_tools.arguments_text = best > 0 && (best & 2);
+    m->template_no_null = best < 0 || (best & 1);
+    *out = best_shown;
     return T9_STATUS_OK;
 }
 
@@ -286,15 +302,28 @@ static t9_status probe_turns(t9_model *m, yyjson_val *tools, yyjson_val *calls, 
         c.tools = NULL;
     T9_TRY(probe_calls(m, &c, &shown, err));
     t->calls = (shown & SHOWS_VALUE) != 0;
-    t->reasoning = t->calls && (shown & SHOWS_REASONING);
-    if (!t->calls) { /* what comes in place of them is text */
-        turns[1].tool_calls = NULL;
-        turns[1].content = STR("t9probe-b");
-        turns[1].has_content = true;
-        T9_TRY(shows(m, &c, &shown, err));
-    }
     t->results = (shown & SHOWS_RESULT) != 0;
+    t->reasoning = t->calls && (shown & SHOWS_REASONING);
+    turns[1].content = STR("t9probe-b");
+    turns[1].has_content = true;
+    if (!t->calls) /* what comes in place of them is text */
+        turns[1].tool_calls = NULL;
+    T9_TRY(shows(m, &c, &shown, err));
+    if (!t->calls)
+        t->results = (shown & SHOWS_RESULT) != 0;
+    m->template_reasoning_alone = t->calls && !(shown & SHOWS_VALUE);
     return T9_STATUS_OK;
+}
+
+/* By what messages are asked for it, if at all. */
+static const char *reasoning_key(const struct jinja_template *t)
+{
+    static const char *const keys[] = {"reasoning_content", "thinking", "reasoning"};
+    for (size_t i = 0; i < T9_COUNT(keys); i++) {
+        if (jinja_mentions(t, keys[i]))
+            return keys[i];
+    }
+    return keys[0];
 }
 
 static t9_status probe_tools(t9_model *m, struct t9_err *err)
@@ -336,6 +365,7 @@ t9_status sdk_template_open(t9_model *m, struct t9_err *err)
     }
     if (!m->chat_template)
         return T9_STATUS_OK;
+    m->template_reasoning_key = reasoning_key(m->chat_template);
     T9_TRY(probe(m, err));
     return probe_tools(m, err);
 }

@@ -109,7 +109,7 @@ t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n
     memset(h, 0, sizeof *h);
     arena_init(&h->arena, arena_max(messages, n));
     struct arranger a = {.h = h, .caps = caps};
-    h->arguments_text = caps.arguments_text;
+    h->caps = caps;
     a.entries = h->entries = arena_calloc(&h->arena, n + 1, sizeof *h->entries);
     if (!a.entries)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory to arrange %zu messages", n);
@@ -207,32 +207,42 @@ static str call_name(yyjson_val *calls, str id)
     return (str){0};
 }
 
+/* What a message has beside role and content. `calls`: the newest ones up to here. */
+static void write_members(const struct turn *m, bool has_content, yyjson_val *calls,
+                          const struct history_caps *caps, struct buf *out)
+{
+    str name = m->name;
+    bool reasoning = m->reasoning.n && !(caps->reasoning_alone && m->tool_calls && has_content);
+    if (m->role == TURN_ROLE_TOOL && m->tool_call_id.n && !name.n)
+        name = call_name(calls, m->tool_call_id);
+    if (name.n)
+        member(out, "name", name);
+    if (m->tool_call_id.n)
+        member(out, "tool_call_id", m->tool_call_id);
+    if (reasoning)
+        member(out, caps->reasoning_key ? caps->reasoning_key : "reasoning_content", m->reasoning);
+    if (m->tool_calls)
+        write_tool_calls(out, m->tool_calls, caps->arguments_text);
+}
+
 void turns_write(const struct history *h, struct buf *out)
 {
-    yyjson_val *calls = NULL; /* the newest ones */
+    yyjson_val *calls = NULL;
     buf_putc(out, '[');
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct history_entry *e = &h->entries[i];
         const struct turn *m = e->src;
-        str name = m ? m->name : (str){0};
+        bool null = !e->has_content && m && m->tool_calls && !h->caps.no_null;
         buf_puts(out, i ? ",{\"role\":" : "{\"role\":");
         json_write_str(out, str_from(turn_role_name(e->role)));
-        if (e->has_content || !m || !m->tool_calls)
-            member(out, "content", e->content);
-        else
+        if (null)
             buf_puts(out, ",\"content\":null");
+        else
+            member(out, "content", e->content);
         if (m && m->tool_calls)
             calls = m->tool_calls;
-        if (m && m->role == TURN_ROLE_TOOL && m->tool_call_id.n && !name.n)
-            name = call_name(calls, m->tool_call_id);
-        if (name.n)
-            member(out, "name", name);
-        if (m && m->tool_call_id.n)
-            member(out, "tool_call_id", m->tool_call_id);
-        if (m && m->reasoning.n)
-            member(out, "reasoning_content", m->reasoning);
-        if (m && m->tool_calls)
-            write_tool_calls(out, m->tool_calls, h->arguments_text);
+        if (m)
+            write_members(m, e->content.n > 0, calls, &h->caps, out);
         buf_putc(out, '}');
     }
     buf_putc(out, ']');

@@ -43,6 +43,9 @@ t9_status turns_read(struct turn **out, size_t *n, yyjson_val *messages, struct 
 struct history_caps {
     bool system, later_system, user_twice;
     bool arguments_text;
+    bool no_null;              /* content must be text where there is none */
+    bool reasoning_alone;      /* reasoning goes with a call, but not with content and a call */
+    const char *reasoning_key; /* what messages call it; NULL: "reasoning_content" */
 };
 
 struct history_entry {
@@ -55,7 +58,7 @@ struct history_entry {
 struct history {
     struct history_entry *entries; /* in the arena */
     size_t n_entries;
-    bool arguments_text;
+    struct history_caps caps;
     struct arena arena;
 };
 

@@ -39,6 +39,9 @@ struct t9_model {
     const struct jinja_template *chat_template;
     struct t9_template_info template_info;
     struct t9_template_tools template_tools;
+    /* What else was found out; see struct history_caps. */
+    bool template_no_null, template_reasoning_alone;
+    const char *template_reasoning_key;
     char **keys; /* [n_keys], NUL-terminated, in one block */
     size_t n_keys;
     int32_t step_tokens;

@@ -362,6 +362,58 @@ static void test_provenance(void **state)
     chat_request_deinit(&r);
 }
 
+/* A template that knows neither tools nor calls: they are text, the same at every turn. */
+static void test_tools_as_text(void **state)
+{
+    static const char wanted[] =
+        "<|im_start|>system\nBe brief.\n\nYou can call tools. These are the tools, with a JSON "
+        "Schema of the arguments of each:\n"
+        "{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":\"object\"}}\n"
+        "{\"name\":\"g\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}\n"
+        "To call a tool, answer with one JSON object and nothing else:\n"
+        "{\"name\": \"the tool's name\", \"arguments\": {the arguments}}\n"
+        "The next message is its result. Where no tool is needed, answer in words.<|im_end|>\n"
+        "<|im_start|>user\nhi<|im_end|>\n"
+        "<|im_start|>assistant\nLet me see.\n{\"name\": \"f\", \"arguments\": {\"x\":1}}\n"
+        "{\"name\": \"g\", \"arguments\": {}}<|im_end|>\n"
+        "<|im_start|>user\n[Result of f]\n42<|im_end|>\n"
+        "<|im_start|>user\n[Result of the tool]\n43<|im_end|>\n"
+        "<|im_start|>assistant\n";
+    struct prep *prep = make_prep(NULL, true);
+    struct chat_request r;
+    struct chat_error e;
+    struct buf b;
+    (void)state;
+    assert_string_equal(prep_info(prep)->dialect->name, "generic_json");
+    assert_int_equal(
+        parse("{\"messages\":[{\"role\":\"system\",\"content\":\"Be brief.\"}," USER
+              ",{\"role\":\"assistant\",\"content\":\"Let me see.\",\"tool_calls\":[{\"id\":\"c1\","
+              "\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1}}},{\"id\":\"c2\",\"function\":{"
+              "\"name\":\"g\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"c1\",\"content\":\"42\"},"
+              "{\"role\":\"tool\",\"content\":\"43\"}],\"tools\":[{\"type\":\"function\","
+              "\"function\":"
+              "{\"name\":\"f\",\"description\":\"d\",\"parameters\":{\"type\":\"object\"}}},{"
+              "\"type\":"
+              "\"function\",\"function\":{\"name\":\"g\"}}]}",
+              &r, &e),
+        T9_STATUS_OK);
+    prep_note_switches(prep, &r);
+    assert_int_equal(r.n_warnings, 1);
+    assert_non_null(strstr(r.warnings[0].p, "knows no tools"));
+    buf_init(&b, 1 << 16);
+    assert_int_equal(prep_render(prep, &r, &b, &e), T9_STATUS_OK);
+    buf_putc(&b, 0);
+    assert_string_equal(b.p, wanted);
+    /* tool_choice none: nothing is told of. */
+    r.no_calls = true;
+    buf_clear(&b);
+    assert_int_equal(prep_render(prep, &r, &b, &e), T9_STATUS_OK);
+    assert_true(str_has_prefix(buf_str(&b), STR("<|im_start|>system\nBe brief.<|im_end|>")));
+    buf_deinit(&b);
+    chat_request_deinit(&r);
+    drop_prep(prep);
+}
+
 static void test_model_names(void **state)
 {
     static const char *const aliases[] = {"other"};
@@ -763,6 +815,7 @@ int main(void)
         cmocka_unit_test(test_honoured),
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_provenance),
+        cmocka_unit_test(test_tools_as_text),
         cmocka_unit_test(test_model_names),
         cmocka_unit_test(test_caller_headers),
         cmocka_unit_test(test_run_stop),

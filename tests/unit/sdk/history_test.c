@@ -30,7 +30,9 @@ static void test_written(void **state)
     assert_true(str_eqz(turns[0].content, "a\nb"));
     assert_false(turns[1].has_content);
     assert_int_equal(
-        turns_arrange(&h, turns, n, (struct history_caps){true, true, true, false}, NULL),
+        turns_arrange(
+            &h, turns, n,
+            (struct history_caps){.system = true, .later_system = true, .user_twice = true}, NULL),
         T9_STATUS_OK);
     turns_write(&h, &b);
     buf_putc(&b, 0);
@@ -72,9 +74,10 @@ static void arrange(const char *in, struct history_caps caps, const char *want)
 
 static void test_arrangement(void **state)
 {
-    const struct history_caps all = {true, true, true, false}, none = {false, false, false, false};
-    const struct history_caps head = {true, false, true, false},
-                              strict = {true, false, false, false};
+    const struct history_caps all = {.system = true, .later_system = true, .user_twice = true},
+                              none = {0};
+    const struct history_caps head = {.system = true, .user_twice = true},
+                              strict = {.system = true};
     (void)state;
     arrange("s1s2u3", all, "s(1\n\n2) u(3)");
     arrange("u1s2u3", all, "u(1) s(2) u(3)");

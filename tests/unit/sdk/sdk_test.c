@@ -765,6 +765,46 @@ static void test_stops_and_starts(void **state)
     t9_engine_free(e);
 }
 
+/* Control tokens have a text where that was asked for, and no other ones. */
+static void test_shown_ids(void **state)
+{
+    (void)state;
+    t9_engine *e = engine_over(model_a);
+    struct t9_request_params p;
+    static struct answer a;
+    int32_t start = t9_token_find(model_a, "<|im_start|>", 12);
+    const struct t9_logit_bias bias = {start, 100};
+    params_fill(&p);
+    p.max_tokens = 2;
+    p.bias = &bias;
+    p.n_bias = 1;
+    ask(e, &p, &a);
+    assert_int_equal(a.tokens[0], start);
+    assert_int_equal(a.n_bytes, 0);
+    int32_t shown[T9_SHOWN_IDS_MAX + 1] = {start - 1, start};
+    p.shown_ids = shown;
+    p.n_shown_ids = 1;
+    ask(e, &p, &a);
+    assert_int_equal(a.n_bytes, 0);
+    p.n_shown_ids = 2;
+    const char *stop = "start|><";
+    p.stops = &stop;
+    p.n_stops = 1;
+    ask(e, &p, &a);
+    assert_string_equal(a.text, "<|im_"); /* it is text like other text */
+    assert_int_equal(a.end.finish, T9_FINISH_STOP);
+    t9_request *r = NULL;
+    t9_err err;
+    p.n_shown_ids = T9_SHOWN_IDS_MAX + 1;
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "shown_ids"));
+    shown[1] = 512;
+    p.n_shown_ids = 2;
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "shown_ids[1]"));
+    t9_engine_free(e);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -1163,6 +1203,7 @@ int main(void)
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_logprobs),
         cmocka_unit_test(test_stops_and_starts),
+        cmocka_unit_test(test_shown_ids),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_refused_by_name),
         cmocka_unit_test(test_longer_than_the_model),
