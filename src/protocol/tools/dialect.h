@@ -67,7 +67,10 @@ static inline bool dialect_knows(const struct dialect_model *m, const char *text
     X(deepseek)                                                                                    \
     X(mistral)                                                                                     \
     X(lfm2)                                                                                        \
+    X(glm)                                                                                         \
+    X(qwen_xml)                                                                                    \
     X(hermes)                                                                                      \
+    X(llama3)                                                                                      \
     X(generic_json)
 
 #define DIALECT_DECLARE(name) extern const struct dialect dialect_##name;

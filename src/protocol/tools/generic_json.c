@@ -13,7 +13,8 @@ static bool fits(const struct dialect_model *m)
 
 static void step(struct machine *m, void *state)
 {
-    static const struct wrapper wrappers[] = {{"```json", "```", true}, {"{", NULL, true}};
+    static const struct wrapper wrappers[] = {{.open = "```json", .close = "```", .bare = true},
+                                              {.open = "{", .bare = true}};
     wrapped_step(state, m, wrappers, sizeof wrappers / sizeof *wrappers);
 }
 

@@ -18,9 +18,9 @@ static bool fits(const struct dialect_model *m)
 static void step(struct machine *m, void *state)
 {
     static const struct wrapper wrappers[] = {
-        {"<tool_call>", "</tool_call>", false},
-        {"```json", "```", true},
-        {"{", "</tool_call>", true},
+        {.open = "<tool_call>", .close = "</tool_call>"},
+        {.open = "```json", .close = "```", .bare = true},
+        {.open = "{", .close = "</tool_call>", .bare = true},
     };
     wrapped_step(state, m, wrappers, sizeof wrappers / sizeof *wrappers);
 }

@@ -5,6 +5,8 @@
  */
 #include "protocol/tools/json_call.h"
 
+#include "protocol/tools/space.h"
+
 enum phase {
     BEFORE,   /* the object */
     KEY,      /* a member's key, or the end */
@@ -27,11 +29,6 @@ void json_call_start(struct json_call *c, const char *prefix, bool in_object, bo
     *c = (struct json_call){.prefix = prefix, .bare = bare, .phase = in_object ? KEY : BEFORE};
     if (in_object)
         (void)json_scan_push(&c->whole, STR("{"), NULL);
-}
-
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
 }
 
 static enum key key_of(str key)
@@ -238,8 +235,7 @@ static enum verdict advance(struct json_call *c, struct machine *m)
         return in_key(c, text);
     if (c->phase == IN_VALUE)
         return in_value(c, m);
-    while (c->at < text.n && is_space(text.p[c->at]))
-        c->at++;
+    c->at = space_skip(text, c->at);
     return c->at < text.n ? one_byte(c, m, text.p[c->at]) : WAIT;
 }
 

@@ -3,9 +3,17 @@
  */
 #include "protocol/tools/wrapped.h"
 
+#include "protocol/tools/space.h"
+
 #include <string.h>
 
-enum phase { OUTSIDE, CALL, AFTER };
+enum phase {
+    OUTSIDE,
+    FORM, /* after a marker: JSON or Python? */
+    CALL,
+    PYTHON,
+    AFTER, /* a call */
+};
 
 /* Goes on to the next marker; false: there is none yet. */
 static bool outside(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
@@ -24,15 +32,46 @@ static bool outside(struct wrapped *w, struct machine *m, const struct wrapper *
         return true;
     }
     w->which = which;
-    w->phase = CALL;
+    w->phase = found->python ? FORM : CALL;
     json_call_start(&w->call, found->open, strcmp(found->open, "{") == 0, found->bare);
     return true;
 }
 
+static bool form(struct wrapped *w, struct machine *m)
+{
+    str text = machine_unread(m);
+    size_t at = space_skip(text, 0);
+    if (at < text.n && text.p[at] == '[')
+        at = space_skip(text, at + 1);
+    if (at == text.n && !machine_is_last(m))
+        return false;
+    bool is_json = at < text.n && text.p[at] == '{';
+    w->phase = is_json ? CALL : PYTHON;
+    w->pycall = (struct pycall){0};
+    return true;
+}
+
+static bool python(struct wrapped *w, struct machine *m, const struct wrapper *wrapper)
+{
+    pycall_result r = pycall_step(&w->pycall, m, wrapper->close);
+    if (r == PYCALL_NONE)
+        machine_text(m, str_from(wrapper->open));
+    if (r != PYCALL_MORE)
+        w->phase = r == PYCALL_OVER ? AFTER : OUTSIDE;
+    return r != PYCALL_MORE;
+}
+
+static bool json(struct wrapped *w, struct machine *m)
+{
+    json_call_result r = json_call_step(&w->call, m);
+    if (r != JSON_CALL_MORE)
+        w->phase = r == JSON_CALL_DONE ? AFTER : OUTSIDE;
+    return r != JSON_CALL_MORE;
+}
+
 static bool is_between(char c)
 {
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r' || c == ',' || c == ';' || c == ']' ||
-           c == '}';
+    return space_is(c) || c == ',' || c == ';' || c == ']' || c == '}';
 }
 
 /* After a call: another one, the closing marker or neither. False: too little is known. */
@@ -61,17 +100,14 @@ static bool after(struct wrapped *w, struct machine *m, const struct wrapper *wr
 
 void wrapped_step(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
 {
-    for (;;) {
-        if (w->phase == OUTSIDE) {
-            if (!outside(w, m, wrappers, n))
-                return;
-        } else if (w->phase == CALL) {
-            json_call_result r = json_call_step(&w->call, m);
-            if (r == JSON_CALL_MORE)
-                return;
-            w->phase = r == JSON_CALL_DONE ? AFTER : OUTSIDE;
-        } else if (!after(w, m, &wrappers[w->which])) {
-            return;
+    bool goes_on = true;
+    while (goes_on) {
+        switch (w->phase) {
+        case OUTSIDE: goes_on = outside(w, m, wrappers, n); break;
+        case FORM: goes_on = form(w, m); break;
+        case CALL: goes_on = json(w, m); break;
+        case PYTHON: goes_on = python(w, m, &wrappers[w->which]); break;
+        default: goes_on = after(w, m, &wrappers[w->which]); break;
         }
     }
 }

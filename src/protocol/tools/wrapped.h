@@ -6,6 +6,7 @@
 #define T9_PROTOCOL_TOOLS_WRAPPED_H
 
 #include "protocol/tools/json_call.h"
+#include "protocol/tools/pycall.h"
 
 enum { WRAPPERS_MAX = 8 };
 
@@ -13,11 +14,13 @@ struct wrapper {
     const char *open;  /* "{": bare objects, at the beginning of the content or of a line */
     const char *close; /* NULL: nothing comes after the last call */
     bool bare;         /* as of json_call_start */
+    bool python;       /* calls may be written as pycall.h says */
 };
 
 /* Zeroed at the start. */
 struct wrapped {
     struct json_call call;
+    struct pycall pycall;
     int phase, which;
 };
 
