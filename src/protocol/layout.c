@@ -169,6 +169,18 @@ static void write_message(const struct chat_message *m, struct layout_form form,
     buf_putc(out, '}');
 }
 
+/* Claude Code begins its system prompt with a line of accounting that changes with every request.
+ * It says nothing to the model and would make each prompt begin anew. */
+static str without_accounting(str system)
+{
+    if (!str_has_prefix(system, STR("x-anthropic-billing-header:")))
+        return system;
+    size_t end = str_find(system, STR("\n"), 0);
+    while (end < system.n && system.p[end] == '\n')
+        end++;
+    return end > system.n ? (str){0} : str_slice(system, end, system.n);
+}
+
 void layout_messages(const struct chat_request *r, struct layout_form form, struct buf *out)
 {
     const struct chat_message *calls = NULL;
@@ -176,7 +188,14 @@ void layout_messages(const struct chat_request *r, struct layout_form form, stru
     buf_putc(out, '[');
     for (size_t i = 0; i < r->n_messages; i++) {
         const struct chat_message *m = &r->messages[i];
+        struct chat_message first = *m;
         str call_name = {0};
+        if (i == 0 && m->role == CHAT_ROLE_SYSTEM) {
+            first.content = without_accounting(m->content);
+            m = &first;
+            if (first.content.n == 0 && r->messages[0].content.n > 0 && r->n_messages > 1)
+                continue;
+        }
         /* After what the client's system says: a text that changes there costs no more so. */
         if (!told && m->role != CHAT_ROLE_SYSTEM) {
             describe_tools(r, out);

@@ -414,6 +414,41 @@ static void test_tools_as_text(void **state)
     drop_prep(prep);
 }
 
+/* A line that changes with every request must not be the beginning of the prompt. */
+static void test_accounting_line(void **state)
+{
+    static const char *const cases[][2] = {
+        {"x-anthropic-billing-header: cc_version=2.1; cch=a1b2c;\\n\\nYou are", "You are"},
+        {"x-anthropic-billing-header: cch=1;\\nYou are\\nx-anthropic-billing-header: kept",
+         "You are\\nx-anthropic-billing-header: kept"},
+        {" x-anthropic-billing-header: kept", " x-anthropic-billing-header: kept"},
+        {"x-anthropic-billing-header: cch=1;", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct chat_request r;
+        struct chat_error e;
+        struct buf got, want;
+        char body[512];
+        snprintf(body, sizeof body,
+                 "{\"messages\":[{\"role\":\"system\",\"content\":\"%s\"}," USER "]}", cases[i][0]);
+        assert_int_equal(parse(body, &r, &e), T9_STATUS_OK);
+        buf_init(&got, 4096);
+        buf_init(&want, 4096);
+        prep_write_messages(&r, &got);
+        buf_puts(&want, "[");
+        if (cases[i][1])
+            buf_printf(&want, "{\"role\":\"system\",\"content\":\"%s\"},", cases[i][1]);
+        buf_puts(&want, USER "]");
+        buf_putc(&got, 0);
+        buf_putc(&want, 0);
+        assert_string_equal(got.p, want.p);
+        buf_deinit(&got);
+        buf_deinit(&want);
+        chat_request_deinit(&r);
+    }
+}
+
 static void test_model_names(void **state)
 {
     static const char *const aliases[] = {"other"};
@@ -816,6 +851,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_provenance),
         cmocka_unit_test(test_tools_as_text),
+        cmocka_unit_test(test_accounting_line),
         cmocka_unit_test(test_model_names),
         cmocka_unit_test(test_caller_headers),
         cmocka_unit_test(test_run_stop),
