@@ -1,9 +1,10 @@
 /*
  * cli/cmd_run.c - `run`: chat in the terminal through the same template, tokens and engine that
  * serve, by way of the SDK. Ctrl-C stops the answer (twice at the prompt: leaves), Ctrl-D leaves.
- * With -p it answers once. Standard output carries the answer and nothing else.
+ * With -p it answers once. Standard output carries the answer and nothing else; see speech.h.
  */
 #include "cli/cli.h"
+#include "cli/speech.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -25,6 +26,7 @@ enum { LINE_BYTES_MAX = 1 << 20, CHAT_BYTES_MAX = 64 << 20 };
 struct chat {
     const struct cli_options *o;
     struct session session;
+    struct prep *prep;
     struct t9_model_info info;
     struct buf messages; /* "[{...},{...}", without the end */
     bool terminal;
@@ -35,21 +37,27 @@ struct chat {
 static t9_status chat_open(struct chat *c, struct t9_err *err)
 {
     T9_TRY(session_open(&c->session, c->o, err));
-    c->info.struct_size = sizeof c->info;
-    T9_TRY(t9_model_info(c->session.model, &c->info));
+    struct prep_params p = {.model = c->session.model, .engine = c->session.engine};
+    T9_TRY(prep_new(&c->prep, &p, err));
+    c->info = prep_info(c->prep)->model;
     c->seed = c->o->sampling.seed;
     if (!c->o->seed_set && getrandom(&c->seed, sizeof c->seed, 0) != (ssize_t)sizeof c->seed)
         c->seed = clock_now_ns();
     return T9_STATUS_OK;
 }
 
-static t9_status message_add(struct chat *c, const char *role, str text, struct t9_err *err)
+static t9_status message_add(struct chat *c, const char *role, str text, str thought,
+                             struct t9_err *err)
 {
     struct buf *b = &c->messages;
     size_t before = b->n;
     buf_putc(b, b->n ? ',' : '[');
     buf_printf(b, "{\"role\":\"%s\",\"content\":", role);
     json_write_str(b, text);
+    if (thought.n) {
+        buf_puts(b, ",\"reasoning_content\":");
+        json_write_str(b, thought);
+    }
     buf_putc(b, '}');
     if (!b->failed)
         return T9_STATUS_OK;
@@ -59,8 +67,8 @@ static t9_status message_add(struct chat *c, const char *role, str text, struct 
                    CHAT_BYTES_MAX >> 20);
 }
 
-/* Writes the answer as it comes and keeps its text. `finish`: why it ended. */
-static t9_status answer_stream(t9_request *r, struct buf *text, t9_finish *finish,
+/* Writes the answer as it comes and keeps it. `finish`: why it ended. */
+static t9_status answer_stream(t9_request *r, struct speech *speech, t9_finish *finish,
                                struct t9_err *err)
 {
     bool cancelled = false;
@@ -73,8 +81,8 @@ static t9_status answer_stream(t9_request *r, struct buf *text, t9_finish *finis
             cancelled = true;
             t9_request_cancel(r);
         }
-        buf_append(text, e.text, e.text_bytes);
-        cli_write(e.text, e.text_bytes);
+        if (e.text_bytes)
+            T9_TRY(speech_push(speech, (str){e.text, e.text_bytes}, err));
         if (fflush(stdout) != 0)
             t9_request_cancel(r);
         if (e.kind == T9_EVENT_ERROR) {
@@ -83,7 +91,7 @@ static t9_status answer_stream(t9_request *r, struct buf *text, t9_finish *finis
         }
         if (e.kind == T9_EVENT_DONE) {
             *finish = e.finish;
-            return T9_STATUS_OK;
+            return speech_end(speech, err);
         }
     }
 }
@@ -129,6 +137,8 @@ static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struc
     p.top_k = sampling->top_k;
     p.repetition_penalty = sampling->repetition_penalty;
     p.seed = c->seed;
+    p.shown_ids = prep_info(c->prep)->shown_ids;
+    p.n_shown_ids = prep_info(c->prep)->n_shown_ids;
     return t9_engine_submit(c->session.engine, &p, r, err);
 }
 
@@ -142,19 +152,20 @@ static t9_status answer(struct chat *c, size_t question, struct t9_err *err)
     t9_finish finish = T9_FINISH_NONE;
     t9_ids ids = {0};
     t9_request *r = NULL;
-    struct buf text;
-    buf_init(&text, CHAT_BYTES_MAX);
+    struct speech speech = {0};
     t9_status s = lay_out(c, &ids, err);
     if (s == T9_STATUS_OK)
         s = submit(c, &ids, &r, err);
+    if (s == T9_STATUS_OK)
+        s = speech_init(&speech, c->prep, &ids, err);
     if (s != T9_STATUS_OK)
         goto done;
-    s = answer_stream(r, &text, &finish, err);
+    s = answer_stream(r, &speech, &finish, err);
     cli_write_end();
     fputs("\n", stdout);
     fflush(stdout);
     if (s == T9_STATUS_OK)
-        s = message_add(c, "assistant", buf_str(&text), err);
+        s = message_add(c, "assistant", buf_str(&speech.said), buf_str(&speech.thought), err);
     if (s == T9_STATUS_OK && finish == T9_FINISH_LENGTH &&
         t9_request_info(r, &info) == T9_STATUS_OK)
         fprintf(stderr, "[stopped after %d tokens, the limit]\n", info.max_tokens);
@@ -165,21 +176,22 @@ done:
         c->messages.n = question;
     t9_request_free(r);
     t9_ids_free(&ids);
-    buf_deinit(&text);
+    speech_deinit(&speech);
     return s;
 }
 
 static t9_status reset(struct chat *c, struct t9_err *err)
 {
     buf_clear(&c->messages);
-    return c->o->system ? message_add(c, "system", str_from(c->o->system), err) : T9_STATUS_OK;
+    return c->o->system ? message_add(c, "system", str_from(c->o->system), (str){0}, err)
+                        : T9_STATUS_OK;
 }
 
 /* A question and its answer. */
 static t9_status ask(struct chat *c, str text, struct t9_err *err)
 {
     size_t question = c->messages.n;
-    T9_TRY(message_add(c, "user", text, err));
+    T9_TRY(message_add(c, "user", text, (str){0}, err));
     return answer(c, question, err);
 }
 
@@ -365,6 +377,7 @@ int cmd_run(const struct cli_options *o)
     if (s == T9_STATUS_OK)
         s = o->prompt ? ask(&c, str_from(o->prompt), &err) : chat_loop(&c, &err);
     buf_deinit(&c.messages);
+    prep_free(c.prep);
     session_close(&c.session);
     return s == T9_STATUS_OK ? cli_finish_stdout() : cli_fail(&err);
 }

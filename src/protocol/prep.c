@@ -190,14 +190,14 @@ static t9_status layout_failed(t9_status s, const struct t9_err *e, struct chat_
 }
 
 /* The end of a prompt, back to the last control token but for those of reasoning. */
-static void prompt_tail(const struct prep *p, const struct dialect *d, const struct prep_ids *ids,
-                        struct buf *out)
+static void prompt_tail(const struct prep *p, const struct dialect *d, const int32_t *ids,
+                        size_t n_ids, struct buf *out)
 {
     enum { TOKENS_MAX = 64 };
     str piece[TOKENS_MAX];
     size_t n = 0;
-    while (n < ids->n && n < TOKENS_MAX) {
-        int32_t id = ids->p[ids->n - 1 - n];
+    while (n < n_ids && n < TOKENS_MAX) {
+        int32_t id = ids[n_ids - 1 - n];
         str text = prep_piece(p, id);
         bool think = str_eqz(text, d->think_open) || str_eqz(text, d->think_close);
         if (!think && t9_token_flags(p->params.model, id) & (T9_TOKEN_CONTROL | T9_TOKEN_ENDS))
@@ -208,16 +208,15 @@ static void prompt_tail(const struct prep *p, const struct dialect *d, const str
         buf_puts_str(out, piece[--n]);
 }
 
-/* Whether the prompt's last words open reasoning and don't close it. */
-static bool ends_in_reasoning(const struct prep *p, const struct dialect *d,
-                              const struct prep_ids *ids)
+bool prep_opens_reasoning(const struct prep *p, const struct dialect *d, const int32_t *ids,
+                          size_t n_ids)
 {
     struct buf tail;
     bool open = false;
     if (!d->think_open)
         return false;
     buf_init(&tail, (size_t)1 << 20);
-    prompt_tail(p, d, ids, &tail);
+    prompt_tail(p, d, ids, n_ids, &tail);
     str text = buf_str(&tail);
     for (size_t at = 0; at < text.n; at++) {
         str rest = str_slice(text, at, text.n);
@@ -246,7 +245,7 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
     layout_deinit(&l);
     out->p = out->made.p;
     out->n = out->made.n;
-    out->reasoning_open = ends_in_reasoning(p, prep_dialect(p, r), out);
+    out->reasoning_open = prep_opens_reasoning(p, prep_dialect(p, r), out->p, out->n);
     return s;
 }
 

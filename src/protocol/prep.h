@@ -76,6 +76,9 @@ void prep_note_switches(const struct prep *p, struct chat_request *r);
 /* How the answer to a request is read: the model's dialect, or generic JSON where we had to tell
  * the model of the tools. */
 const struct dialect *prep_dialect(const struct prep *p, const struct chat_request *r);
+/* Whether a prompt's last words open reasoning and don't close it. */
+bool prep_opens_reasoning(const struct prep *p, const struct dialect *d, const int32_t *ids,
+                          size_t n_ids);
 /* The messages as the library takes them, a JSON array. */
 void prep_write_messages(const struct chat_request *r, struct buf *out);
 /* Lays out and tokenises into `out` (initialised here; freed by the caller with prep_ids_deinit
