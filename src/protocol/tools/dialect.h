@@ -69,6 +69,8 @@ static inline bool dialect_knows(const struct dialect_model *m, const char *text
     X(lfm2)                                                                                        \
     X(glm)                                                                                         \
     X(qwen_xml)                                                                                    \
+    X(json_tags)                                                                                   \
+    X(apriel)                                                                                      \
     X(hermes)                                                                                      \
     X(llama3)                                                                                      \
     X(generic_json)

@@ -12,7 +12,8 @@
 
 static bool fits(const struct dialect_model *m)
 {
-    return dialect_template_has(m, "<tool_call>");
+    /* MiniMax has other tags in that one. */
+    return dialect_template_has(m, "<tool_call>") && !dialect_template_has(m, "<invoke name=");
 }
 
 static void step(struct machine *m, void *state)
