@@ -6,6 +6,7 @@
 
 #include "base/num.h"
 #include "protocol/tools/space.h"
+#include "protocol/tools/typing.h"
 
 enum { OUT_BYTES_MAX = 1 << 26 };
 /* White space that is looked through for what follows a quote. */
@@ -148,8 +149,8 @@ static bool is_one_of(str s, const char *a, const char *b)
     return str_eqz(s, a) || str_eqz(s, b);
 }
 
-/* The value of a bare word. */
-static void put_word(struct buf *out, str s)
+/* The value of a bare word; is_text: it is no number, whatever it looks like. */
+static void put_word(struct buf *out, str s, bool is_text)
 {
     if (is_one_of(s, "True", "true"))
         buf_puts(out, "true");
@@ -157,7 +158,7 @@ static void put_word(struct buf *out, str s)
         buf_puts(out, "false");
     else if (is_one_of(s, "None", "null"))
         buf_puts(out, "null");
-    else if (!put_decimal(out, s) && !put_based(out, s))
+    else if (is_text || (!put_decimal(out, s) && !put_based(out, s)))
         put_string(out, s);
 }
 
@@ -183,6 +184,7 @@ static void begin_item(struct reader *r)
 static void put_key(struct reader *r, str key)
 {
     begin_item(r);
+    r->l->is_text = is_outermost(r) && typing_of(r->tool->schema, key) == TYPING_STRING;
     put_string(&r->out, key);
     buf_putc(&r->out, ':');
 }
@@ -204,6 +206,7 @@ static void put_positional_key(struct reader *r)
         return;
     }
     begin_item(r);
+    r->l->is_text = false;
     buf_printf(&r->out, "\"arg%zu\":", i + 1);
 }
 
@@ -517,7 +520,7 @@ static bool value(struct reader *r, bool named)
         r->at++;
         open_frame(r, c == '{' ? FRAME_OBJECT : FRAME_ARRAY);
     } else {
-        put_word(&r->out, str_trim(str_slice(r->text, r->at, end)));
+        put_word(&r->out, str_trim(str_slice(r->text, r->at, end)), l->is_text && is_outermost(r));
         r->at = end;
         l->phase = PHASE_AFTER;
     }
@@ -546,6 +549,7 @@ static bool key(struct reader *r)
         begin_item(r);
         buf_putc(&r->out, '"');
         l->is_key = true;
+        l->is_text = false;
         l->phase = PHASE_STRING;
         return true;
     }
@@ -555,7 +559,7 @@ static bool key(struct reader *r)
     bool assigned = r->text.p[end] == assign;
     if (python_top && !assigned) {
         put_positional_key(r);
-        put_word(&r->out, word);
+        put_word(&r->out, word, l->is_text);
         l->phase = PHASE_AFTER;
     } else {
         put_key(r, word);

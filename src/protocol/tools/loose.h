@@ -2,9 +2,9 @@
  * protocol/tools/loose.h - private to this folder: arguments in a notation that is like JSON but is
  * not, Python's or Gemma's, converted to a JSON object as they come.
  *
- * It takes whatever a model writes: what is no literal becomes a string, what lacks a value gets
- * null, what is left open is closed by the end marker. The only text that it refuses is nested too
- * deeply.
+ * It takes whatever a model writes: what is no literal becomes a string, and so does a number where
+ * the tool's schema permits strings alone; what lacks a value gets null, what is left open is
+ * closed by the end marker. The only text that it refuses is nested too deeply.
  */
 #ifndef T9_PROTOCOL_TOOLS_LOOSE_H
 #define T9_PROTOCOL_TOOLS_LOOSE_H
@@ -28,6 +28,7 @@ struct loose {
     uint8_t quote; /* of the string that is read */
     bool raw;      /* it has no escapes */
     bool is_key;
+    bool is_text; /* the schema permits nothing but strings for the next value */
     size_t depth;
     uint8_t frames[LOOSE_DEPTH_MAX];
     /* Of a bare word that waits unread: how much was looked at, and brackets open in it. */

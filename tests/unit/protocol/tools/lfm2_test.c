@@ -64,6 +64,13 @@ static const struct dialect_case cases[] = {
      ARGS("{\"arg1\":[1],\"arg2\":{\"a\":2},\"arg3\":\"word\",\"arg4\":\"b\"}"), 0},
     {"bare words", CALL("a=New York, b=f(1, 2), c=x[0], d=02134"),
      ARGS("{\"a\":\"New York\",\"b\":\"f(1, 2)\",\"c\":\"x[0]\",\"d\":\"02134\"}"), 0},
+    {"numbers where the schema permits strings alone",
+     BEGIN "[get_weather(city=12, days=12), get_weather(12.5), get_weather([1], 7), "
+           "get_weather(city=None, x=1)]" END,
+     "call: get_weather\nargs: {\"city\":\"12\",\"days\":12}\nend\ncall: get_weather\nargs: "
+     "{\"city\":\"12.5\"}\nend\ncall: get_weather\nargs: {\"city\":[1],\"days\":7}\nend\ncall: "
+     "get_weather\nargs: {\"city\":null,\"x\":1}\nend\n",
+     0},
     {"names without values", CALL("a=, b={'c', 'd':}, e="),
      ARGS("{\"a\":null,\"b\":{\"c\":null,\"d\":null},\"e\":null}"), 0},
     {"brackets left open", BEGIN "[now(a=[1, {'b': 2" END "x",
