@@ -38,10 +38,12 @@ static bool outside(struct machine *m, struct state *s)
 static bool form(struct machine *m, struct state *s)
 {
     str text = machine_unread(m);
+    if (text.n > PYCALL_HEAD_BYTES_MAX)
+        text.n = PYCALL_HEAD_BYTES_MAX;
     size_t at = space_skip(text, 0);
     if (at < text.n && text.p[at] == '[')
         at = space_skip(text, at + 1);
-    if (at == text.n && !machine_is_last(m))
+    if (at == text.n && at < PYCALL_HEAD_BYTES_MAX && !machine_is_last(m))
         return false;
     bool is_json = at < text.n && text.p[at] == '{';
     s->phase = is_json ? PHASE_LIST : PHASE_CALLS;

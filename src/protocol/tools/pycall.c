@@ -6,8 +6,6 @@
 #include "protocol/tools/space.h"
 
 enum { PHASE_NAME, PHASE_ARGS };
-/* From the end of a call to the bracket of the next one. */
-enum { HEAD_BYTES_MAX = 512 };
 
 static const struct answer_tool *tool_of(const struct machine *m, str name)
 {
@@ -22,8 +20,8 @@ static const struct answer_tool *tool_of(const struct machine *m, str name)
 static pycall_result name(struct pycall *p, struct machine *m)
 {
     str text = machine_unread(m);
-    if (text.n > HEAD_BYTES_MAX)
-        text.n = HEAD_BYTES_MAX;
+    if (text.n > PYCALL_HEAD_BYTES_MAX)
+        text.n = PYCALL_HEAD_BYTES_MAX;
     const char *between = p->any ? ",;" : "[";
     size_t at = space_skip(text, 0);
     while (at < text.n && memchr(between, text.p[at], strlen(between)))
@@ -36,7 +34,7 @@ static pycall_result name(struct pycall *p, struct machine *m)
     while (to < text.n && !space_is(text.p[to]) && !memchr("(<[]{}'\",;", text.p[to], 9))
         to++;
     size_t open = space_skip(text, to);
-    if (open == text.n && text.n < HEAD_BYTES_MAX && !machine_is_last(m))
+    if (open == text.n && text.n < PYCALL_HEAD_BYTES_MAX && !machine_is_last(m))
         return PYCALL_MORE;
     bool is_call = open < text.n && text.p[open] == '(';
     p->tool = is_call ? tool_of(m, str_slice(text, at, to)) : NULL;

@@ -11,6 +11,9 @@
 
 #include "protocol/tools/loose.h"
 
+/* From the marker before a call, or the end of another one, to the call's bracket. */
+enum { PYCALL_HEAD_BYTES_MAX = 512 };
+
 /* Zeroed: before the first one. */
 struct pycall {
     uint8_t phase;

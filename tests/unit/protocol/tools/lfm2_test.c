@@ -115,6 +115,19 @@ static void test_deep(void **state)
     dialect_check("lfm2", tools, &c, 1);
 }
 
+/* What waits for a call is bounded: looking at it again costs little. */
+static void test_endless_space(void **state)
+{
+    char text[1000] = BEGIN, parts[1000] = "text: " BEGIN;
+    struct dialect_case c = {"endless space", text, parts, 0};
+    (void)state;
+    memset(text + strlen(text), ' ', 600);
+    memcpy(text + strlen(text), "now()", sizeof "now()");
+    memset(parts + strlen(parts), ' ', 600);
+    memcpy(parts + strlen(parts), "now()\n", sizeof "now()\n");
+    dialect_check("lfm2", tools, &c, 1);
+}
+
 /* ---- round trip ---- */
 
 /* As Python's repr does, or with JSON's escapes alone. */
@@ -211,6 +224,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_endless_space),
         cmocka_unit_test(test_round_trip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
