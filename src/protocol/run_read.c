@@ -119,7 +119,8 @@ struct chat_run_times chat_run_times(const struct chat_run *run)
     t.n_cached = u.n_cached;
     t.n_completion = u.n_completion;
     t.timings = timings_of(run);
-    t.finish = t9_finish_name(c->stopped ? T9_FINISH_STOP : info_of(c).finish);
+    bool ended = c->stopped || c->satisfied; /* the engine may call that cancelled */
+    t.finish = t9_finish_name(ended ? T9_FINISH_STOP : info_of(c).finish);
     return t;
 }
 

@@ -12,6 +12,7 @@
 #include "gguf/gguf.h"
 #include "sdk/history.h"
 #include "sdk/internal.h"
+#include "sdk/recent.h"
 #include "template/template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -458,22 +459,43 @@ t9_status t9_chat_render(const t9_model *m, const struct t9_chat_params *params,
     return sdk_end(s, err);
 }
 
+/* The spans of the text from its byte `from` on. */
+static struct tok_span *spans_from(const struct jinja_output *text, size_t from, size_t *n)
+{
+    struct tok_span *spans = mem_calloc(text->n_spans + 1, sizeof *spans);
+    *n = 0;
+    for (size_t i = 0; spans && i < text->n_spans; i++) {
+        uint8_t origin = text->spans[i].origin;
+        bool by_template = origin == JINJA_ORIGIN_TEMPLATE;
+        if (text->spans[i].end <= from)
+            continue;
+        spans[(*n)++] =
+            (struct tok_span){.text = str_slice(buf_str(&text->text), from, text->spans[i].end),
+                              .parse_control = by_template,
+                              .parse_user_defined = by_template || origin == ORIGIN_ASSISTANT};
+        from = text->spans[i].end;
+    }
+    return spans;
+}
+
+/* Tokens of the text, as far as they are known from conversations before. */
 static t9_status encode(const t9_model *m, const struct jinja_output *text, struct tok_ids *out,
                         struct t9_err *err)
 {
     const struct tokenizer *t = m->tokenizer;
-    struct tok_span *spans = mem_calloc(text->n_spans + 1, sizeof *spans);
-    if (!spans)
-        return t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
-    size_t from = 0;
-    for (size_t i = 0; i < text->n_spans; i++) {
-        uint8_t origin = text->spans[i].origin;
-        spans[i].text = str_slice(buf_str(&text->text), from, text->spans[i].end);
-        spans[i].parse_control = origin == JINJA_ORIGIN_TEMPLATE;
-        spans[i].parse_user_defined = origin == JINJA_ORIGIN_TEMPLATE || origin == ORIGIN_ASSISTANT;
-        from = text->spans[i].end;
-    }
-    t9_status s = tokenizer_encode(t, spans, text->n_spans, tokenizer_add_bos(t), out, err);
+    struct recent_match known;
+    size_t n_spans;
+    t9_status s = T9_STATUS_OK;
+    recent_find(m->recent, text, tokenizer_vocab(t)->longest_bytes, out, &known);
+    struct tok_span *spans = spans_from(text, known.n_bytes, &n_spans);
+    if (spans)
+        s = tokenizer_encode_on(t, spans, n_spans, known.n_bytes, tokenizer_add_bos(t), out,
+                                &known.cuts, err);
+    else
+        s = t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
+    if (s == T9_STATUS_OK)
+        recent_keep(m->recent, text, out, &known);
+    tok_cuts_deinit(&known.cuts);
     mem_free(spans);
     return s;
 }

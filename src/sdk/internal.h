@@ -22,9 +22,11 @@ struct be;
 struct model;
 struct tokenizer;
 struct jinja_template;
+struct recent;
 struct engine;
 
 #define SDK_TEXT_BYTES_MAX    ((size_t)256 << 20)
+#define SDK_RECENT_BYTES_MAX  ((size_t)32 << 20)
 #define SDK_PROMPT_TOKENS_MAX ((size_t)8 << 20)
 
 struct t9_model {
@@ -42,7 +44,8 @@ struct t9_model {
     /* What else was found out; see struct history_caps. */
     bool template_no_null, template_reasoning_alone;
     const char *template_reasoning_key;
-    char **keys; /* [n_keys], NUL-terminated, in one block */
+    struct recent *recent; /* or NULL */
+    char **keys;           /* [n_keys], NUL-terminated, in one block */
     size_t n_keys;
     int32_t step_tokens;
     uint64_t load_ns;

@@ -13,6 +13,7 @@
 #include "gguf/gguf.h"
 #include "sample/sample.h"
 #include "sdk/internal.h"
+#include "sdk/recent.h"
 #include "template/template.h"
 #include "tokenizer/tokenizer.h"
 
@@ -36,6 +37,7 @@ void sdk_model_put(t9_model *m)
     if (!m || atomic_fetch_sub(&m->refs, 1) > 1)
         return;
     jinja_free(m->own_template);
+    recent_free(m->recent);
     mem_free(m->keys);
     if (!m->borrowed) {
         model_free(m->model);
@@ -57,6 +59,7 @@ static t9_status model_new(t9_model **out, struct t9_err *err)
     if (!m)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for a model");
     atomic_init(&m->refs, 1);
+    m->recent = recent_new(SDK_RECENT_BYTES_MAX);
     *out = m;
     return T9_STATUS_OK;
 }

@@ -36,9 +36,33 @@ void tok_ids_push(struct tok_ids *ids, int32_t id)
     ids->p[ids->n++] = id;
 }
 
+bool tok_cuts_append(struct tok_cuts *c, const struct tok_cut *p, size_t n)
+{
+    if (c->cap - c->n < n) {
+        size_t cap = c->n + n + c->cap + 16;
+        struct tok_cut *more = mem_realloc(c->p, cap, sizeof *more);
+        if (!more)
+            return false;
+        c->p = more;
+        c->cap = cap;
+    }
+    if (n)
+        memcpy(c->p + c->n, p, n * sizeof *p);
+    c->n += n;
+    return true;
+}
+
+void tok_cuts_deinit(struct tok_cuts *c)
+{
+    mem_free(c->p);
+    *c = (struct tok_cuts){0};
+}
+
 /* One call's working set. */
 struct encoding {
     const struct tokenizer *t;
+    size_t n_bytes;        /* of the text before this one; 0: it is the beginning */
+    struct tok_cuts *cuts; /* or NULL */
     struct buf joined;     /* the spans as one text, when there are several */
     struct buf normalised; /* NFC of one stretch */
     struct special_matches special;
@@ -153,7 +177,7 @@ static t9_status join_spans(struct encoding *e, const struct tok_span *spans, si
 static t9_status encode_text(struct encoding *e, str text)
 {
     size_t done = 0;
-    struct place at = {.first = true, .after_special = true};
+    struct place at = {.first = e->n_bytes == 0, .after_special = true};
     for (size_t i = 0; i < e->special.n; i++) {
         const struct special_match *m = &e->special.p[i];
         T9_TRY(encode_plain(e, str_slice(text, done, m->from), at));
@@ -162,6 +186,10 @@ static t9_status encode_text(struct encoding *e, str text)
         if (e->out->failed)
             return out_failed(e);
         done = m->from + m->n_bytes;
+        struct tok_cut cut = {(uint32_t)(e->n_bytes + done), (uint32_t)e->out->n};
+        if (e->cuts && at.after_special && !tok_cuts_append(e->cuts, &cut, 1))
+            return t9_fail(e->err, T9_STATUS_NOMEM, "tokenizer: no memory after %zu tokens",
+                           e->out->n);
     }
     at.last = true;
     return encode_plain(e, str_slice(text, done, text.n), at);
@@ -181,9 +209,16 @@ t9_status tokenizer_end(const struct tokenizer *t, struct tok_ids *ids, struct t
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err)
 {
+    return tokenizer_encode_on(t, spans, n_spans, 0, add_bos, out, NULL, err);
+}
+
+t9_status tokenizer_encode_on(const struct tokenizer *t, const struct tok_span *spans,
+                              size_t n_spans, size_t n_bytes, bool add_bos, struct tok_ids *out,
+                              struct tok_cuts *cuts, struct t9_err *err)
+{
     str text = STR("");
     size_t base = out->n;
-    struct encoding e = {.t = t, .out = out, .err = err};
+    struct encoding e = {.t = t, .n_bytes = n_bytes, .cuts = cuts, .out = out, .err = err};
     t9_status st = join_spans(&e, spans, n_spans, &text);
     if (st != T9_STATUS_OK)
         goto done;
@@ -193,7 +228,7 @@ t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spa
     st = special_find(t->special, text, spans, n_spans, &e.special, err);
     if (st != T9_STATUS_OK)
         goto done;
-    int32_t bos = add_bos ? t->vocab.bos : -1;
+    int32_t bos = add_bos && n_bytes == 0 ? t->vocab.bos : -1;
     bool has_bos = e.special.n && e.special.p[0].from == 0 && e.special.p[0].id == bos;
     if (bos >= 0 && !has_bos) {
         tok_ids_push(out, bos);

@@ -60,6 +60,25 @@ void tokenizer_free(struct tokenizer *t); /* accepts NULL */
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err);
 
+/* Where a text's encoding can be taken up again: the end of a special token. */
+struct tok_cut {
+    uint32_t n_bytes, n_tokens; /* of the text, and of the ids, up to there */
+};
+struct tok_cuts {
+    struct tok_cut *p;
+    size_t n, cap;
+};
+bool tok_cuts_append(struct tok_cuts *c, const struct tok_cut *p, size_t n); /* false: NOMEM */
+void tok_cuts_deinit(struct tok_cuts *c); /* accepts a zeroed one */
+
+/* The same for spans that go on from a cut: `out` has the ids up to there, and the spans begin with
+ * the text's byte n_bytes (0: the whole text, with or without BOS). Appends the cuts that come
+ * then. A cut of one text is good for another one that is the same (bytes and what is recognised
+ * where) up to as many bytes beyond the cut as the longest token has. */
+t9_status tokenizer_encode_on(const struct tokenizer *t, const struct tok_span *spans,
+                              size_t n_spans, size_t n_bytes, bool add_bos, struct tok_ids *out,
+                              struct tok_cuts *cuts, struct t9_err *err);
+
 /* Appends EOS if the vocabulary has one and its prompts end with it. TOO_LARGE, NOMEM. */
 t9_status tokenizer_end(const struct tokenizer *t, struct tok_ids *ids, struct t9_err *err);
 

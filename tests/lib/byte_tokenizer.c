@@ -108,8 +108,32 @@ void tok_ids_push(struct tok_ids *ids, int32_t id)
     ids->p[ids->n++] = id;
 }
 
+bool tok_cuts_append(struct tok_cuts *c, const struct tok_cut *p, size_t n)
+{
+    struct tok_cut *more = mem_realloc(c->p, c->n + n + 1, sizeof *more);
+    if (!more)
+        return false;
+    c->p = more;
+    memcpy(c->p + c->n, p, n * sizeof *p);
+    c->n += n;
+    return true;
+}
+
+void tok_cuts_deinit(struct tok_cuts *c)
+{
+    mem_free(c->p);
+    *c = (struct tok_cuts){0};
+}
+
 t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spans, size_t n_spans,
                            bool add_bos, struct tok_ids *out, struct t9_err *err)
+{
+    return tokenizer_encode_on(t, spans, n_spans, 0, add_bos, out, NULL, err);
+}
+
+t9_status tokenizer_encode_on(const struct tokenizer *t, const struct tok_span *spans,
+                              size_t n_spans, size_t n_bytes, bool add_bos, struct tok_ids *out,
+                              struct tok_cuts *cuts, struct t9_err *err)
 {
     (void)add_bos;
     for (size_t k = 0; k < n_spans; k++) {
@@ -124,7 +148,11 @@ t9_status tokenizer_encode(const struct tokenizer *t, const struct tok_span *spa
             }
             tok_ids_push(out, id);
             i += id < 256 ? 1 : vocab_piece(&t->vocab, id).n;
+            struct tok_cut cut = {(uint32_t)(n_bytes + i), (uint32_t)out->n};
+            if (cuts && id >= 256 && !tok_cuts_append(cuts, &cut, 1))
+                return t9_fail(err, T9_STATUS_NOMEM, "no memory");
         }
+        n_bytes += s.n;
     }
     return out->failed ? t9_fail(err, T9_STATUS_TOO_LARGE, "too many tokens") : T9_STATUS_OK;
 }

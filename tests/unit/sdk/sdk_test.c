@@ -400,6 +400,119 @@ static void test_conversations(void **state)
     assert_non_null(strstr(err.msg, "kwargs"));
 }
 
+/* ---- conversations that go on ---- */
+
+struct talk {
+    char *messages[64]; /* JSON of each */
+    int n;
+};
+
+static char *random_message(uint64_t *seed, bool user, size_t n_words)
+{
+    static const char *const words[] = {
+        "the ", "quick",   "<|im_end|>", "<|im_",    "\\n",    "<think>",  "fox ", "end|>",
+        " ",    "\\u00e9", "tool_call>", "</think>", "jumps ", "e\\u0301", "12"};
+    size_t room = 32 * n_words + 64;
+    char *out = malloc(room);
+    int at = snprintf(out, room, "{\"role\":\"%s\",\"content\":\"", user ? "user" : "assistant");
+    for (size_t i = 0; i < n_words; i++)
+        at += snprintf(out + at, room - (size_t)at, "%s",
+                       words[test_random(seed) % (sizeof words / sizeof *words)]);
+    snprintf(out + at, room - (size_t)at, "\"}");
+    return out;
+}
+
+/* Adds a message, changes one, or forgets the last ones. */
+static void talk_step(struct talk *t, uint64_t *seed)
+{
+    uint64_t what = test_random(seed) % 8;
+    if (t->n > 2 && what == 0) {
+        int i = (int)(test_random(seed) % (uint64_t)t->n);
+        free(t->messages[i]);
+        t->messages[i] = random_message(seed, i % 2 == 0, 50);
+    } else if (t->n > 2 && what == 1) {
+        free(t->messages[--t->n]);
+    } else if (t->n < 64) {
+        t->messages[t->n] = random_message(seed, t->n % 2 == 0, t->n ? 200 : 1500);
+        t->n++;
+    }
+}
+
+static t9_status talk_tokens(const t9_model *m, const struct talk *t, t9_ids *ids)
+{
+    struct t9_chat_params p;
+    size_t room = 3;
+    for (int i = 0; i < t->n; i++)
+        room += strlen(t->messages[i]) + 1;
+    char *json = malloc(room), *at = json;
+    *at++ = '[';
+    for (int i = 0; i < t->n; i++) {
+        size_t n = strlen(t->messages[i]);
+        memcpy(at, t->messages[i], n);
+        at += n;
+        *at++ = i + 1 < t->n ? ',' : ']';
+    }
+    t9_chat_params_init(&p, sizeof p);
+    p.messages = json;
+    p.messages_bytes = (size_t)(at - json);
+    t9_status s = t9_chat_tokens(m, &p, ids, NULL);
+    free(json);
+    return s;
+}
+
+static t9_model *vocabulary(void)
+{
+    struct t9_model_params p;
+    t9_model *m = NULL;
+    t9_model_params_init(&p, sizeof p);
+    p.path = path_a;
+    p.vocab_only = true;
+    assert_int_equal(t9_model_load(&m, &p, NULL), T9_STATUS_OK);
+    return m;
+}
+
+struct talker {
+    t9_model *model;
+    uint64_t seed;
+};
+
+/* Each prompt is the one of a library that has seen none before. */
+static void *talk_on(void *arg)
+{
+    struct talker *who = arg;
+    struct talk talks[3] = {{{0}, 0}};
+    for (int round = 0; round < (test_is_full() ? 400 : 60); round++) {
+        struct talk *t = &talks[test_random(&who->seed) % 3];
+        t9_ids warm = {0}, cold = {0};
+        talk_step(t, &who->seed);
+        t9_model *fresh = vocabulary();
+        assert_int_equal(talk_tokens(who->model, t, &warm), T9_STATUS_OK);
+        assert_int_equal(talk_tokens(fresh, t, &cold), T9_STATUS_OK);
+        assert_int_equal(warm.n, cold.n);
+        assert_memory_equal(warm.p, cold.p, cold.n * sizeof *cold.p);
+        t9_model_free(fresh);
+        t9_ids_free(&warm);
+        t9_ids_free(&cold);
+    }
+    for (int i = 0; i < 3; i++) {
+        while (talks[i].n > 0)
+            free(talks[i].messages[--talks[i].n]);
+    }
+    return NULL;
+}
+
+static void test_conversations_go_on(void **state)
+{
+    (void)state;
+    t9_model *m = vocabulary();
+    struct talker who[2] = {{m, 1}, {m, 2}};
+    pthread_t other;
+    assert_int_equal(pthread_create(&other, NULL, talk_on, &who[1]), 0);
+    (void)talk_on(&who[0]);
+    assert_int_equal(pthread_join(other, NULL), 0);
+    t9_model_free(m);
+}
+
 static void test_versions_of_structs(void **state)
 {
     (void)state;
@@ -1196,6 +1309,7 @@ int main(void)
         cmocka_unit_test(test_tokenize_upto),
         cmocka_unit_test(test_recommendations),
         cmocka_unit_test(test_conversations),
+        cmocka_unit_test(test_conversations_go_on),
         cmocka_unit_test(test_versions_of_structs),
         cmocka_unit_test(test_bad_models),
         cmocka_unit_test(test_load_is_cancelled),

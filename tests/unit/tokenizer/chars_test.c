@@ -282,6 +282,17 @@ static void test_gemma4(void **state)
     tokenizer_free(t);
 }
 
+static void test_cuts(void **state)
+{
+    static const char *const fragments[] = {"</s>", "<s>", "</", "s>", "hello", " ", "  ",
+                                            "l",    "é",   "[",  "\n", "x",     SP};
+    (void)state;
+    llama(true);
+    struct tokenizer *t = toy_build(&p.y);
+    pieces_try_cuts(t, fragments, T9_COUNT(fragments));
+    tokenizer_free(t);
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -410,6 +421,7 @@ int main(void)
         cmocka_unit_test(test_streaming),
         cmocka_unit_test(test_end),
         cmocka_unit_test(test_gemma4),
+        cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_odd_tables),
         cmocka_unit_test(test_long_runs),

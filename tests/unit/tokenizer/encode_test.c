@@ -1,6 +1,6 @@
 /* Tests of tokenizer/encode.c and bpe.c: ids, provenance, BOS, limits, merging against a plain one.
  */
-#include "toy.h"
+#include "pieces.h"
 
 #include "base/mem.h"
 
@@ -336,6 +336,24 @@ static void test_nfc(void **state)
     tokenizer_free(q);
 }
 
+static void test_cuts(void **state)
+{
+    static const char *const fragments[] = {
+        "<|im_start|>", "<|im_end|>", "<think>", "<s>", "<|im_",    "end|>",  "<",          "|",
+        "hello",        " ",          "\n",      "e",   "\xCC\x81", "user\n", "  the end ", "\xC3"};
+    static const char *const few[] = {"<s>", "hello", "<", " "};
+    static struct toy z;
+    (void)state;
+    pieces_try_cuts(t, fragments, T9_COUNT(fragments));
+    /* One marker goes on where another one ends: what comes after it decides. */
+    toy_init(&z, "gpt-2");
+    (void)toy_token(&z, STR("<s>"), TOK_TYPE_CONTROL);
+    (void)toy_token(&z, STR("<s>hello<"), TOK_TYPE_CONTROL);
+    struct tokenizer *q = toy_build(&z);
+    pieces_try_cuts(q, few, T9_COUNT(few));
+    tokenizer_free(q);
+}
+
 /* Every allocation of an encode fails once: NOMEM, nothing leaked, the list as before. */
 static void test_out_of_memory(void **state)
 {
@@ -381,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_one_long_word),
         cmocka_unit_test(test_ignore_merges),
         cmocka_unit_test(test_nfc),
+        cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

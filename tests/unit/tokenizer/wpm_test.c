@@ -82,6 +82,16 @@ static void test_special(void **state)
     tokenizer_free(t);
 }
 
+static void test_cuts(void **state)
+{
+    static const char *const fragments[] = {"[SEP]", "[CLS]", "[", "SEP]", "hello", " ",
+                                            "un",    "able",  "1", "!",    "中"};
+    (void)state;
+    struct tokenizer *t = build(SP, "", false);
+    pieces_try_cuts(t, fragments, T9_COUNT(fragments));
+    tokenizer_free(t);
+}
+
 static void test_long_words(void **state)
 {
     (void)state;
@@ -126,8 +136,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),      cmocka_unit_test(test_cased),
-        cmocka_unit_test(test_special),    cmocka_unit_test(test_long_words),
-        cmocka_unit_test(test_no_unknown),
+        cmocka_unit_test(test_special),    cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_long_words), cmocka_unit_test(test_no_unknown),
     };
     log_configure(&(struct log_config){.level = LOG_LEVEL_ERROR});
     return cmocka_run_group_tests(tests, NULL, NULL);
