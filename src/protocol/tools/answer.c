@@ -202,7 +202,8 @@ void machine_fail(struct machine *m, t9_status s, const char *what)
 
 str machine_unread(const struct machine *m)
 {
-    return (str){m->in.p + m->at, m->in.n - m->at};
+    str text = buf_str(&m->in);
+    return text.p ? str_slice(text, m->at, text.n) : STR("");
 }
 
 void machine_take(struct machine *m, size_t n_bytes)

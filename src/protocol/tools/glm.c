@@ -65,10 +65,13 @@ static bool open(struct glm *g, struct machine *m)
     size_t from = space_skip(text, 0), at = from;
     while (at < text.n && at - from < NAME_BYTES_MAX && text.p[at] != '\n' && text.p[at] != '<')
         at++;
-    tag_fit fit = at == text.n                  ? TAG_MAYBE
-                  : at - from == NAME_BYTES_MAX ? TAG_NO
-                  : text.p[at] == '\n'          ? TAG_YES
-                                                : tag_follows(text, at, tags);
+    tag_fit fit = TAG_YES; /* at the end of its line */
+    if (from > TAG_SPACE_MAX || at - from == NAME_BYTES_MAX)
+        fit = TAG_NO;
+    else if (at == text.n)
+        fit = TAG_MAYBE;
+    else if (text.p[at] == '<')
+        fit = tag_follows(text, at, tags);
     if (fit == TAG_MAYBE && !machine_is_last(m))
         return false;
     if (fit != TAG_YES)

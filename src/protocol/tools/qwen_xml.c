@@ -76,7 +76,9 @@ static bool open(struct qwen_xml *q, struct machine *m)
         json_call_start(&q->json, openings[0], false, false);
         return true;
     }
-    tag_fit fit = tag_with_name(text, at, q->bare ? "" : openings[1], &name, &end);
+    tag_fit fit = at > TAG_SPACE_MAX
+                      ? TAG_NO
+                      : tag_with_name(text, at, q->bare ? "" : openings[1], &name, &end);
     if (fit == TAG_MAYBE) {
         if (!machine_is_last(m))
             return false;

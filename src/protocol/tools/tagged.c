@@ -7,8 +7,7 @@
 
 #include <string.h>
 
-/* White space and names that are longer are no part of a tag. */
-enum { SPACE_MAX = 64, NAME_BYTES_MAX = 256 };
+enum { NAME_BYTES_MAX = 256 };
 
 tag_fit tag_at(str text, size_t at, const char *tag)
 {
@@ -23,7 +22,7 @@ tag_fit tag_follows(str text, size_t at, const char *const *tags)
 {
     tag_fit best = TAG_NO;
     size_t from = space_skip(text, at);
-    if (from - at > SPACE_MAX)
+    if (from - at > TAG_SPACE_MAX)
         return TAG_NO;
     for (; *tags && best != TAG_YES; tags++) {
         tag_fit fit = tag_at(text, from, *tags);
@@ -46,7 +45,7 @@ tag_fit tag_with_name(str text, size_t at, const char *open, str *name, size_t *
         return fit;
     size_t from = at + strlen(open);
     at = space_skip(text, from);
-    if ((at < text.n && text.p[at] != '=') || at - from > SPACE_MAX)
+    if ((at < text.n && text.p[at] != '=') || at - from > TAG_SPACE_MAX)
         return TAG_NO;
     from = at + 1;
     for (at = from; at < text.n; at++) {

@@ -10,6 +10,9 @@
 
 #include "protocol/tools/typed.h"
 
+/* More white space than this is no part of a tag, and is not waited for. */
+enum { TAG_SPACE_MAX = 64 };
+
 typedef enum tag_fit {
     TAG_NO,
     TAG_MAYBE, /* the text ends too early to say */

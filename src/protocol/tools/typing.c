@@ -296,7 +296,7 @@ bool typing_from_python(struct buf *out, str text)
             at++;
         }
     }
-    if (at == text.n && is_json(str_slice(buf_str(out), n, out->n), TYPING_ANY))
+    if (text.n > 0 && at == text.n && is_json(str_slice(buf_str(out), n, out->n), TYPING_ANY))
         return true;
     out->n = n;
     return false;
