@@ -88,14 +88,19 @@ static void write_calls(struct buf *out, const struct dialect_call *calls, size_
     }
 }
 
-static bool is_in(str s, const char *text)
-{
-    return str_find(s, str_from(text), 0) != (size_t)-1;
-}
-
+/* But for a closing tag with another tag behind it. */
 static bool can_carry(str s)
 {
-    return !is_in(s, "</arg_value>") && !is_in(s, "</tool_call>");
+    static const char *const tags[] = {"</arg_value>", "</tool_call>"};
+    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
+        str tag = str_from(tags[i]);
+        for (size_t at = 0; (at = str_find(s, tag, at)) != (size_t)-1; at++) {
+            str rest = str_trim(str_slice(s, at + tag.n, s.n));
+            if (rest.n > 0 && rest.p[0] == '<')
+                return false;
+        }
+    }
+    return true;
 }
 
 static void test_round_trip(void **state)
