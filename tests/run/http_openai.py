@@ -4,7 +4,7 @@
     http_openai.py PROGRAM MODEL.gguf
 
 Exit 77 when the client is not installed. What is checked, whole and streamed: text, usage, finish
-reasons, stop strings, seeds, several choices, log probabilities, penalties and bias, stop tokens, token
+reasons, tools, stop strings, seeds, several choices, log probabilities, penalties and bias, stop tokens, token
 ids, completions with echo and token prompts, errors by the client's own classes, and streams at once
 that each equal their solo run.
 """
@@ -253,6 +253,28 @@ class Tester:
         r = self.text(shown, max_tokens=8, temperature=0)
         assert r.choices[0].text == self.chat(max_tokens=8, temperature=0).choices[0].message.content
 
+    # ---- tools ----
+
+    def test_tools(self):
+        tools = [{"type": "function", "function": {"name": name, "parameters": {
+            "type": "object", "properties": {"city": {"type": "string"}}}}} for name in ("weather", "now")]
+        call = {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"city": "Oslo"}'}}
+        told = ASK + [{"role": "assistant", "content": None, "tool_calls": [call]},
+                      {"role": "tool", "tool_call_id": "call_1", "content": "-3"}]
+        o = {"temperature": 0, "max_tokens": 12, "extra_body": {"return_token_ids": True}}
+        plain, offered = (self.chat(told, **o, **more) for more in ({}, {"tools": tools}))
+        assert len(offered.prompt_token_ids) > len(plain.prompt_token_ids) + 20, "the tools are in the prompt"
+        assert self.chat(told, tools=tools, **o).prompt_token_ids == offered.prompt_token_ids
+        none = self.chat(told, tools=tools, tool_choice="none", **o)
+        assert none.prompt_token_ids == plain.prompt_token_ids
+        streamed, _ = self.streamed(told, tools=tools, parallel_tool_calls=False, **o)
+        assert streamed[0].text == (offered.choices[0].message.content or "")
+        bad = openai.BadRequestError
+        self.refused(bad, "tool_choice", lambda: self.chat(tools=tools, tool_choice="required"))
+        self.refused(bad, "tools[0].function.strict", lambda: self.chat(
+            tools=[{"type": "function", "function": {"name": "f", "strict": True}}]))
+        self.refused(bad, "tools[1].function.name", lambda: self.chat(tools=tools[:1] * 2))
+
     # ---- errors ----
 
     def refused(self, kind, param, call):
@@ -277,8 +299,6 @@ class Tester:
                      lambda: self.chat(extra_body={"stop_token_ids": [1000000]}))
         self.refused(bad, "min_tokens",
                      lambda: self.chat(max_tokens=2, extra_body={"min_tokens": 3}))
-        self.refused(bad, "tools", lambda: self.chat(tools=[{"type": "function",
-                                                             "function": {"name": "f"}}]))
         self.refused(bad, "prompt", lambda: self.text([[1, 1000000]]))
         self.refused(bad, "prompt[1]", lambda: self.text([[1], [1, 1000000]]))
         self.refused(bad, "prompt", lambda: self.text([]))
