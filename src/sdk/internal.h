@@ -44,8 +44,8 @@ struct t9_model {
     /* What else was found out; see struct history_caps. */
     bool template_no_null, template_reasoning_alone;
     const char *template_reasoning_key;
-    struct recent *recent; /* or NULL */
-    char **keys;           /* [n_keys], NUL-terminated, in one block */
+    struct recent *recent;
+    char **keys; /* [n_keys], NUL-terminated, in one block */
     size_t n_keys;
     int32_t step_tokens;
     uint64_t load_ns;

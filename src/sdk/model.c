@@ -56,10 +56,13 @@ void t9_model_free(t9_model *m)
 static t9_status model_new(t9_model **out, struct t9_err *err)
 {
     t9_model *m = mem_calloc(1, sizeof *m);
-    if (!m)
+    struct recent *recent = m ? recent_new(SDK_RECENT_BYTES_MAX) : NULL;
+    if (!recent) {
+        mem_free(m);
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for a model");
+    }
     atomic_init(&m->refs, 1);
-    m->recent = recent_new(SDK_RECENT_BYTES_MAX);
+    m->recent = recent;
     *out = m;
     return T9_STATUS_OK;
 }

@@ -126,7 +126,7 @@ void recent_find(struct recent *r, const struct jinja_output *text, size_t marke
     struct entry *best = NULL;
     size_t best_n = 0;
     *out = (struct recent_match){0};
-    if (!r || text->text.n < RECENT_TEXT_BYTES_MIN)
+    if (text->text.n < RECENT_TEXT_BYTES_MIN)
         return;
     (void)pthread_mutex_lock(&r->lock);
     for (size_t i = 0; i < ENTRIES_MAX; i++) {
@@ -208,7 +208,7 @@ void recent_keep(struct recent *r, const struct jinja_output *text, const struct
                  const struct recent_match *match)
 {
     struct entry e;
-    if (!r || text->text.n < RECENT_TEXT_BYTES_MIN || match->cuts.n == 0 ||
+    if (text->text.n < RECENT_TEXT_BYTES_MIN || match->cuts.n == 0 ||
         text->text.n > r->max_bytes / 8 || !fill(&e, text, ids, &match->cuts))
         return;
     if (e.n_bytes > r->max_bytes / 2) {

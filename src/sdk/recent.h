@@ -16,9 +16,8 @@ struct recent;
 /* Shorter texts are not worth it, longer ones not kept. */
 #define RECENT_TEXT_BYTES_MIN ((size_t)4 << 10)
 
-/* NULL without memory: nothing is kept then, which all functions below know. */
-struct recent *recent_new(size_t max_bytes);
-void recent_free(struct recent *r);
+struct recent *recent_new(size_t max_bytes); /* NULL without memory */
+void recent_free(struct recent *r);          /* NULL allowed */
 
 /* What is known of a text. */
 struct recent_match {
@@ -29,10 +28,11 @@ struct recent_match {
 };
 
 /* Finds the longest beginning of `text` and appends its tokens to `ids`, which is empty. A marker
- * has at most marker_bytes_max bytes. `out` is freed with tok_cuts_deinit. */
+ * has at most marker_bytes_max bytes. Without memory nothing is known. out->cuts is freed with
+ * tok_cuts_deinit. */
 void recent_find(struct recent *r, const struct jinja_output *text, size_t marker_bytes_max,
                  struct tok_ids *ids, struct recent_match *out);
-/* Keeps the text with all its tokens and cuts. */
+/* Keeps the text with all its tokens and cuts, where there is memory. */
 void recent_keep(struct recent *r, const struct jinja_output *text, const struct tok_ids *ids,
                  const struct recent_match *match);
 

@@ -163,6 +163,27 @@ static t9_status call_answer(t9_err *err)
     return s;
 }
 
+/* One that goes on, whose beginning is kept. */
+static t9_status call_long_chat(t9_err *err)
+{
+    static char messages[9000];
+    struct t9_chat_params p;
+    t9_ids ids = {0};
+    int n = snprintf(messages, sizeof messages, "[{\"role\":\"user\",\"content\":\"%5000d\"},", 1);
+    n += snprintf(messages + n, sizeof messages - (size_t)n,
+                  "{\"role\":\"assistant\",\"content\":\"%1000d\"},"
+                  "{\"role\":\"user\",\"content\":\"c\"}]",
+                  2);
+    t9_chat_params_init(&p, sizeof p);
+    p.messages = messages;
+    p.messages_bytes = (size_t)n;
+    t9_status s = t9_chat_tokens(model, &p, &ids, err);
+    assert_true((s == T9_STATUS_OK) == (ids.p != NULL));
+    assert_true(s != T9_STATUS_OK || ids.n > 1000);
+    t9_ids_free(&ids);
+    return s;
+}
+
 /* Fails allocation 1, 2, ... of the call until it makes fewer. A failure that a call can do without
  * is allowed, but not many: they would hide the ones that are lost. */
 static void fail_each(const char *name, t9_status (*call)(t9_err *), long least, long quiet_max)
@@ -215,6 +236,7 @@ static void test_calls(void **state)
     fail_each("engine", call_engine, 10, 0);
     fail_each("text", call_text, 5, 0);
     fail_each("chat", call_chat, 20, 0);
+    fail_each("long chat", call_long_chat, 20, 3); /* what is known is a help and no need */
     t9_engine_params_init(&p, sizeof p);
     p.model = model;
     p.kv_bytes = 4 << 20;
