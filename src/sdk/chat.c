@@ -201,7 +201,6 @@ static t9_status renders(const t9_model *m, const char *roles, bool *yes, struct
                         : roles[i] == 'u' ? TURN_ROLE_USER
                                           : TURN_ROLE_ASSISTANT;
         turns[i].content = str_from(texts[i]);
-        turns[i].has_content = true;
     }
     struct conversation c = {.turns = turns, .n_turns = n};
     t9_status s = render(m, &c, &out, err);
@@ -287,12 +286,9 @@ static t9_status probe_turns(t9_model *m, yyjson_val *tools, yyjson_val *calls, 
 {
     struct t9_template_tools *t = &m->template_tools;
     struct turn turns[] = {
-        {.role = TURN_ROLE_USER, .content = STR("t9probe-a"), .has_content = true},
+        {.role = TURN_ROLE_USER, .content = STR("t9probe-a")},
         {.role = TURN_ROLE_ASSISTANT, .reasoning = STR("t9probe-t"), .tool_calls = calls},
-        {.role = TURN_ROLE_TOOL,
-         .content = STR("t9probe-r"),
-         .has_content = true,
-         .tool_call_id = STR("t9probe00")},
+        {.role = TURN_ROLE_TOOL, .content = STR("t9probe-r"), .tool_call_id = STR("t9probe00")},
     };
     struct conversation c = {.turns = turns, .n_turns = 1, .tools = tools};
     int shown;
@@ -306,7 +302,6 @@ static t9_status probe_turns(t9_model *m, yyjson_val *tools, yyjson_val *calls, 
     t->results = (shown & SHOWS_RESULT) != 0;
     t->reasoning = t->calls && (shown & SHOWS_REASONING);
     turns[1].content = STR("t9probe-b");
-    turns[1].has_content = true;
     if (!t->calls) /* what comes in place of them is text */
         turns[1].tool_calls = NULL;
     T9_TRY(shows(m, &c, &shown, err));

@@ -34,10 +34,9 @@ struct arranger {
     bool failed;
 };
 
-static void push(struct arranger *a, turn_role role, str content, bool has_content,
-                 const struct turn *src)
+static void push(struct arranger *a, turn_role role, str content, const struct turn *src)
 {
-    a->entries[a->h->n_entries++] = (struct history_entry){role, content, has_content, src};
+    a->entries[a->h->n_entries++] = (struct history_entry){role, content, src};
 }
 
 static void carry_more(struct arranger *a, str text)
@@ -50,7 +49,7 @@ static void carry_more(struct arranger *a, str text)
 static void later_system(struct arranger *a, const struct turn *m, bool next_is_user)
 {
     if (a->caps.later_system) {
-        push(a, TURN_ROLE_SYSTEM, m->content, true, m);
+        push(a, TURN_ROLE_SYSTEM, m->content, m);
         return;
     }
     str marked = join3(&a->h->arena, mark, m->content, (str){0});
@@ -58,7 +57,7 @@ static void later_system(struct arranger *a, const struct turn *m, bool next_is_
     size_t n = a->h->n_entries;
     bool after_user = n > 0 && a->entries[n - 1].role == TURN_ROLE_USER;
     if (a->caps.user_twice || (!next_is_user && !after_user)) {
-        push(a, TURN_ROLE_USER, marked, true, NULL);
+        push(a, TURN_ROLE_USER, marked, NULL);
     } else if (next_is_user) {
         carry_more(a, marked);
     } else {
@@ -75,7 +74,7 @@ static void turn(struct arranger *a, const struct turn *m)
         a->failed |= content.p == NULL;
         a->carry = (str){0};
     }
-    push(a, m->role, content, m->has_content, m);
+    push(a, m->role, content, m);
 }
 
 static size_t lead_system(struct arranger *a, const struct turn *messages, size_t n)
@@ -88,7 +87,7 @@ static size_t lead_system(struct arranger *a, const struct turn *messages, size_
         a->failed |= lead > 0 && text.p == NULL;
     }
     if (lead && a->caps.system)
-        push(a, TURN_ROLE_SYSTEM, text, true, NULL);
+        push(a, TURN_ROLE_SYSTEM, text, NULL);
     else if (lead)
         carry_more(a, text.p ? text : STR(""));
     return lead;
@@ -120,7 +119,7 @@ t9_status turns_arrange(struct history *h, const struct turn *messages, size_t n
             turn(&a, &messages[i]);
     }
     if (a.carry.p && !a.failed)
-        push(&a, TURN_ROLE_USER, a.carry, true, NULL);
+        push(&a, TURN_ROLE_USER, a.carry, NULL);
     if (a.failed && h->arena.used < h->arena.max / 2)
         return t9_fail(err, T9_STATUS_NOMEM, "no memory to arrange %zu messages", n);
     if (a.failed)
@@ -232,7 +231,8 @@ void turns_write(const struct history *h, struct buf *out)
     for (size_t i = 0; i < h->n_entries; i++) {
         const struct history_entry *e = &h->entries[i];
         const struct turn *m = e->src;
-        bool null = !e->has_content && m && m->tool_calls && !h->caps.no_null;
+        /* Clients write either for calls alone; a template may look for null. */
+        bool null = e->content.n == 0 && m && m->tool_calls && !h->caps.no_null;
         buf_puts(out, i ? ",{\"role\":" : "{\"role\":");
         json_write_str(out, str_from(turn_role_name(e->role)));
         if (null)
@@ -321,14 +321,12 @@ static t9_status join_parts(struct turn *t, size_t i, yyjson_val *parts, struct 
 static t9_status read_content(struct turn *t, size_t i, yyjson_val *v, struct arena *arena,
                               struct t9_err *err)
 {
-    t->has_content = true;
     if (yyjson_is_str(v)) {
         t->content = json_str(v);
         return T9_STATUS_OK;
     }
     if (yyjson_is_arr(v) && yyjson_arr_size(v) > 0)
         return join_parts(t, i, v, arena, err);
-    t->has_content = false;
     if (t->role == TURN_ROLE_ASSISTANT && (!v || yyjson_is_null(v)))
         return T9_STATUS_OK;
     return bad(err, i, ".content", "text, or an array of at least one text part");

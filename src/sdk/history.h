@@ -26,9 +26,8 @@ const char *turn_role_name(turn_role r);
 
 struct turn {
     turn_role role;
-    str content;      /* text parts joined by a line feed */
-    bool has_content; /* false: null or absent, which only assistants may do */
-    str name;         /* empty when absent, as the next two */
+    str content; /* text parts joined by a line feed; empty where an assistant has none */
+    str name;    /* empty when absent, as the next two */
     str tool_call_id;
     str reasoning;
     yyjson_val *tool_calls; /* array of {"function": {"name", "arguments"}}, or NULL */
@@ -51,7 +50,6 @@ struct history_caps {
 struct history_entry {
     turn_role role;
     str content;
-    bool has_content;
     const struct turn *src; /* for names and tool calls; NULL for a made-up turn */
 };
 

@@ -28,7 +28,7 @@ static void test_written(void **state)
     assert_int_equal(n, 3);
     assert_int_equal(turns[0].role, TURN_ROLE_SYSTEM);
     assert_true(str_eqz(turns[0].content, "a\nb"));
-    assert_false(turns[1].has_content);
+    assert_int_equal(turns[1].content.n, 0);
     assert_int_equal(
         turns_arrange(
             &h, turns, n,
@@ -62,7 +62,6 @@ static void arrange(const char *in, struct history_caps caps, const char *want)
                     : in[2 * i] == 'u' ? TURN_ROLE_USER
                                        : TURN_ROLE_ASSISTANT;
         m[i].content = (str){in + 2 * i + 1, 1};
-        m[i].has_content = true;
     }
     assert_int_equal(turns_arrange(&h, m, n, caps, NULL), T9_STATUS_OK);
     for (size_t i = 0; i < h.n_entries; i++)

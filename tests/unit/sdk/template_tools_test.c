@@ -110,6 +110,12 @@ static void test_content(void **state)
     check(FOR "{% if m.content is none %}-{% endif %}{{ m.content or '' }}" ARGS
               "{{ c.function.arguments | tojson }}" DONE,
           "calls results ", messages, "user:q;assistant:-f={};");
+    check(FOR "{% if m.content is none %}-{% endif %}{{ m.content or '' }}" ARGS
+              "{{ c.function.arguments | tojson }}" DONE,
+          "calls results ",
+          "[" USER
+          ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[" CALL("a", "f", "{}") "]}]",
+          "user:q;assistant:-f={};");
 }
 
 static void test_names_of_results(void **state)
