@@ -67,8 +67,9 @@ void chat_request_drop_input(struct chat_request *r)
     r->model = r->reasoning_effort = r->suffix = (str){NULL, 0};
     r->messages = NULL;
     r->prompts = NULL;
-    r->n_messages = r->n_prompts = 0;
-    r->tools = r->template_kwargs = NULL;
+    r->tools = NULL;
+    r->n_messages = r->n_prompts = r->n_tools = 0;
+    r->template_kwargs = NULL;
     r->stops = NULL;
     r->sampling.bias = NULL;
     r->sampling.n_bias = 0;

@@ -28,9 +28,9 @@ void prep_ids_deinit(struct prep_ids *ids)
 
 void prep_ids_drop(struct prep_ids *ids)
 {
-    size_t n = ids->n;
+    struct prep_ids kept = {.n = ids->n, .reasoning_open = ids->reasoning_open};
     prep_ids_deinit(ids);
-    ids->n = n;
+    *ids = kept;
 }
 
 /* ---- limits ---- */

@@ -64,7 +64,7 @@ struct prep_ids {
     bool reasoning_open; /* of messages: the answer begins inside of reasoning */
 };
 void prep_ids_deinit(struct prep_ids *ids); /* accepts a zeroed one */
-void prep_ids_drop(struct prep_ids *ids);   /* but for their number */
+void prep_ids_drop(struct prep_ids *ids);   /* frees the tokens, keeps what is known of them */
 
 /* INVALID / NOT_FOUND when the request names another model; may add a warning. */
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err);

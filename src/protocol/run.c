@@ -239,7 +239,7 @@ static t9_status make_tools(struct chat_run *run, struct chat_error *err)
     size_t n = q->no_calls ? 0 : q->n_tools;
     if (n == 0)
         return T9_STATUS_OK;
-    run->tools = arena_calloc(&q->arena, n, sizeof *run->tools);
+    run->tools = arena_calloc(&q->kept, n, sizeof *run->tools);
     if (!run->tools)
         return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for %zu tools", n);
     for (size_t i = 0; i < n; i++)
@@ -251,7 +251,7 @@ static t9_status make_tools(struct chat_run *run, struct chat_error *err)
 static t9_status make_state(struct chat_run *run, struct chat_error *err)
 {
     size_t n = run->adapter->state_bytes;
-    run->reply.state = n ? arena_calloc(&run->request.arena, 1, n) : NULL;
+    run->reply.state = n ? arena_calloc(&run->request.kept, 1, n) : NULL;
     if (n && !run->reply.state)
         return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a reply");
     return T9_STATUS_OK;
@@ -317,7 +317,7 @@ static t9_status submit_choice(struct run_choice *c, struct t9_err *err)
     p.stops = stops;
     p.stop_bytes = stop_bytes;
     p.n_stops = p.text ? q->n_stops : 0;
-    if (p.text && run_wants_parts(run)) {
+    if (p.text && run->dialect) {
         p.shown_ids = prep_info(run->prep)->shown_ids;
         p.n_shown_ids = prep_info(run->prep)->n_shown_ids;
     }
@@ -380,7 +380,9 @@ static void drop_input(struct chat_run *run)
         prep_ids_drop(&run->prompts[i]);
     run->reply.prompt_ids = NULL;
     run->reply.n_prompt_ids = 0;
-    chat_request_drop_input(&run->request);
+    /* What calls are checked by is in the body. */
+    if (run->n_tools == 0)
+        chat_request_drop_input(&run->request);
 }
 
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
@@ -403,6 +405,9 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
         return T9_STATUS_OK;
     }
     T9_TRY(make_prompts(run, err));
+    /* A raw prompt's answer is text and nothing else. */
+    if (q->n_prompts == 0)
+        run->dialect = prep_dialect(run->prep, q);
     T9_TRY(make_tools(run, err));
     T9_TRY(make_state(run, err));
     T9_TRY(make_choices(run, err));

@@ -59,7 +59,8 @@ struct chat_run {
 
     struct chat_request request;
     struct chat_reply reply;
-    struct answer_tool *tools; /* those that may be called; the request's arena */
+    const struct dialect *dialect; /* answers are read by it; NULL: they are all content */
+    struct answer_tool *tools;     /* those that may be called; names and schemas are the body's */
     size_t n_tools;
     struct prep_ids *prompts; /* [n_prompts] */
     size_t n_prompts;
@@ -89,12 +90,6 @@ struct chat_run {
 static inline bool run_wants_details(const struct chat_run *run)
 {
     return run->request.logprobs || run->request.token_ids;
-}
-
-/* Whether the model's answer is read for reasoning and calls. A raw prompt's is not. */
-static inline bool run_wants_parts(const struct chat_run *run)
-{
-    return run->request.n_prompts == 0;
 }
 
 void run_whole_free(struct run_whole *w); /* NULL allowed */

@@ -225,7 +225,7 @@ static struct chat_event echo_event(struct run_choice *c)
 static t9_status make_parser(struct run_choice *c)
 {
     struct chat_run *run = c->run;
-    struct answer_params p = {.dialect = prep_dialect(run->prep, &run->request),
+    struct answer_params p = {.dialect = run->dialect,
                               .tools = run->tools,
                               .n_tools = run->n_tools,
                               .reasoning_open = run->prompts[c->prompt].reasoning_open,
@@ -346,7 +346,7 @@ static bool text_event(struct run_choice *c, struct chat_event *out)
     if (text.n == 0)
         return false;
     c->n_told_text += (uint32_t)utf8_count(text);
-    if (run_wants_parts(c->run)) {
+    if (c->run->dialect) {
         if (parse_text(c, text) == T9_STATUS_OK)
             return part_event(c, out);
         *out = no_memory(c);

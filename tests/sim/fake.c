@@ -149,6 +149,13 @@ void be_decommit(struct be *be, void *p, size_t size_bytes)
     (void)madvise(p, size_bytes, MADV_DONTNEED);
 }
 
+void be_want_huge(struct be *be, void *p, size_t size_bytes)
+{
+    (void)be;
+    (void)p;
+    (void)size_bytes;
+}
+
 void be_unreserve(struct be *be, void *p, size_t size_bytes)
 {
     atomic_fetch_sub(&be->reserved, 1);

@@ -160,35 +160,43 @@ static void dump_options(const struct chat_request *r, struct buf *b)
         buf_puts(b, "no calls\n");
     if (r->one_call)
         buf_puts(b, "one call\n");
-    for (size_t i = 0; i < r->n_warnings; i++)
-        buf_printf(b, "warning: " STR_FMT "\n", STR_ARG(r->warnings[i]));
 }
 
-static void dump_request(const struct chat_run *run, struct buf *b)
+/* What the body was parsed into. A run lets go of that once it is submitted, so it is parsed again
+ * here; what start found out is the run's. */
+static void dump_request(const struct chat_run *run, str body, struct buf *b)
 {
-    const struct chat_request *r = &run->request;
-    const t9_model *m = prep_params_of(run->prep)->model;
+    struct chat_request r;
+    struct chat_error e = {0};
+    struct prep_ids ids = {0};
     t9_text prompt = {0};
-    for (size_t i = 0; i < r->n_messages; i++)
-        dump_message(&r->messages[i], b);
-    for (size_t i = 0; i < r->n_tools; i++) {
-        line_str(b, "tool ", r->tools[i].name);
-        line_str(b, " ", r->tools[i].description);
+    chat_request_init(&r, FILE_MAX);
+    r.sampling = run->request.sampling;
+    bool parsed = run->adapter->parse(body, false, &r, &e) == T9_STATUS_OK;
+    for (size_t i = 0; i < r.n_messages; i++)
+        dump_message(&r.messages[i], b);
+    for (size_t i = 0; i < r.n_tools; i++) {
+        line_str(b, "tool ", r.tools[i].name);
+        line_str(b, " ", r.tools[i].description);
         buf_putc(b, ' ');
-        if (r->tools[i].schema)
-            json_write_val(b, r->tools[i].schema);
+        if (r.tools[i].schema)
+            json_write_val(b, r.tools[i].schema);
         buf_putc(b, '\n');
     }
-    dump_options(r, b);
-    if (run->n_prompts == 0)
-        return;
-    assert_int_equal(t9_detokenize(m, run->prompts[0].p, run->prompts[0].n, T9_DETOKENIZE_SPECIAL,
-                                   &prompt, NULL),
-                     T9_STATUS_OK);
-    buf_puts(b, "prompt:\n");
-    buf_puts_str(b, (str){prompt.p, prompt.n});
-    buf_puts(b, "\n");
+    dump_options(&r, b);
+    for (size_t i = 0; i < run->request.n_warnings; i++)
+        buf_printf(b, "warning: " STR_FMT "\n", STR_ARG(run->request.warnings[i]));
+    if (parsed && prep_tokens(run->prep, &r, &ids, &e) == T9_STATUS_OK) {
+        assert_int_equal(t9_detokenize(prep_params_of(run->prep)->model, ids.p, ids.n,
+                                       T9_DETOKENIZE_SPECIAL, &prompt, NULL),
+                         T9_STATUS_OK);
+        buf_puts(b, "prompt:\n");
+        buf_puts_str(b, (str){prompt.p, prompt.n});
+        buf_puts(b, "\n");
+    }
     t9_text_free(&prompt);
+    prep_ids_deinit(&ids);
+    chat_request_deinit(&r);
 }
 
 /* ---- runs ---- */
@@ -367,7 +375,7 @@ static void play(struct golden_case *c, t9_model *model, const struct chat_adapt
     bool started = chat_run_start(p.run, buf_str(&body), &e) == T9_STATUS_OK;
     if (!stream) {
         buf_puts(out, "=== internal\n");
-        dump_request(p.run, out);
+        dump_request(p.run, buf_str(&body), out);
     }
     buf_puts(out, stream ? "=== stream\n" : "=== whole\n");
     if (started)
