@@ -20,7 +20,8 @@ enum {
     FAKE_TOKENS = 60, /* tokens of the vocabulary: four rows are padding */
     FAKE_EOG = 1,
     FAKE_SUPPRESSED = 2,
-    FAKE_POISON = 59, /* a sequence whose newest token this is gets a NaN among its logits; never sampled */
+    FAKE_POISON =
+        59, /* a sequence whose newest token this is gets a NaN among its logits; never sampled */
     FAKE_CONTEXT = 1 << 20, /* what the file declares */
     FAKE_LOG_CAP = 4096,
 };
