@@ -30,19 +30,28 @@ static void check_written(yyjson_val *root)
     buf_deinit(&b);
 }
 
+/* Members of `obj` by this name. */
+static size_t count_key(yyjson_val *obj, str name)
+{
+    size_t n = 0, idx, max;
+    yyjson_val *key, *v;
+    yyjson_obj_foreach(obj, idx, max, key, v)
+    {
+        n += str_eq(json_str(key), name);
+    }
+    return n;
+}
+
 static void check_keys(yyjson_doc *doc)
 {
     yyjson_val *root = yyjson_doc_get_root(doc);
     for (size_t i = 0; i < yyjson_doc_get_val_count(doc); i++) {
-        size_t a, b, max;
-        yyjson_val *k, *l, *v;
-        yyjson_obj_foreach(&root[i], a, max, k, v)
+        size_t idx, max;
+        yyjson_val *key, *v;
+        yyjson_obj_foreach(&root[i], idx, max, key, v)
         {
-            yyjson_obj_foreach(&root[i], b, max, l, v)
-            {
-                if (a != b && str_eq(json_str(k), json_str(l)))
-                    abort();
-            }
+            if (count_key(&root[i], json_str(key)) != 1)
+                abort();
         }
     }
 }
