@@ -22,7 +22,7 @@
 
 enum {
     WEIGHT_ALIGN = 64,
-    RESERVE_ALIGN = 2 << 20,
+    RESERVE_ALIGN = MEM_HUGE_BYTES,
     READ_SLICE_BYTES = 1 << 20,
 };
 
@@ -216,11 +216,7 @@ t9_status be_reserve(struct be *be, size_t size_bytes, void **out, struct t9_err
 void be_want_huge(struct be *be, void *p, size_t size_bytes)
 {
     (void)be;
-#ifdef MADV_HUGEPAGE
-    (void)madvise(p, size_bytes, MADV_HUGEPAGE); /* a refusal does no harm */
-#else
-    (void)p, (void)size_bytes;
-#endif
+    mem_want_huge(p, size_bytes);
 }
 
 void be_decommit(struct be *be, void *p, size_t size_bytes)

@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* Sizes beyond this are programming or input errors; sanitizers end the process for them. */
 #define MEM_SIZE_MAX ((size_t)1 << 39)
@@ -60,6 +61,15 @@ void *mem_alloc_aligned(size_t align, size_t size_bytes)
 void mem_free(void *p)
 {
     free(p);
+}
+
+void mem_want_huge(void *p, size_t size_bytes)
+{
+#ifdef MADV_HUGEPAGE
+    (void)madvise(p, size_bytes, MADV_HUGEPAGE); /* a refusal does no harm */
+#else
+    (void)p, (void)size_bytes;
+#endif
 }
 
 char *mem_strndup(const char *p, size_t n)

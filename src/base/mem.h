@@ -18,6 +18,11 @@ void *mem_realloc(void *p, size_t n, size_t size_bytes);
 /* `align` is a power of two >= 16; free with mem_free. */
 void *mem_alloc_aligned(size_t align, size_t size_bytes);
 void mem_free(void *p);
+/* What the system may back where one byte is asked for, on most machines. */
+enum { MEM_HUGE_BYTES = 2 << 20 };
+/* A hint: this memory is streamed through and should lie in huge pages, which need fewer TLB
+ * entries. `p` is on a page; a system that can't does nothing. */
+void mem_want_huge(void *p, size_t size_bytes);
 /* NUL-terminated copy of n bytes at p, or NULL. */
 char *mem_strndup(const char *p, size_t n);
 

@@ -11,16 +11,15 @@
  */
 #include "kv/ahead.h"
 
+#include "base/mem.h"
+
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #define MOST_BYTES ((size_t)64 << 20)
 
-enum {
-    POOL_PART = 16,
-    HUGE_BYTES = 2 << 20, /* what the system may back where a byte is asked for */
-};
+enum { POOL_PART = 16 };
 
 static size_t min_size(size_t a, size_t b)
 {
@@ -124,5 +123,5 @@ size_t ahead_shrink(struct ahead *a, size_t used_bytes)
     a->asked_bytes = used_bytes;
     size_t done = atomic_exchange(&a->done, used_bytes);
     size_t end = done > used_bytes ? done : used_bytes;
-    return min_size(end + AHEAD_SLICE_BYTES + HUGE_BYTES, a->size_bytes);
+    return min_size(end + AHEAD_SLICE_BYTES + MEM_HUGE_BYTES, a->size_bytes);
 }

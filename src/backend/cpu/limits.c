@@ -8,7 +8,6 @@
 #include "base/mem.h"
 
 #include <string.h>
-#include <sys/mman.h>
 #include <threads.h>
 #include <time.h>
 
@@ -127,14 +126,12 @@ struct be_limits be_limits_measure(int n_threads, const char *isa)
     struct limit_job jobs[BE_LIMITS_THREADS_MAX];
     size_t words = FROM_MEMORY_BYTES / 8;
     n_threads = n_threads < BE_LIMITS_THREADS_MAX ? n_threads : BE_LIMITS_THREADS_MAX;
-    uint64_t *p = mem_alloc_aligned(2 << 20, words * 8);
+    uint64_t *p = mem_alloc_aligned(MEM_HUGE_BYTES, words * 8);
     if (!p || n_threads < 1) {
         mem_free(p);
         return l;
     }
-#ifdef MADV_HUGEPAGE
-    (void)madvise(p, words * 8, MADV_HUGEPAGE); /* as the weights are */
-#endif
+    mem_want_huge(p, words * 8); /* as the weights are */
     memset(p, 1, words * 8);
     size_t part = words / (size_t)n_threads / 8 * 8;
     for (int i = 0; i < n_threads; i++)

@@ -10,11 +10,9 @@
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/mman.h>
 
 enum {
     LINE = 64,
-    HUGE_BYTES = 2 << 20,
     SLAB_BYTES_MAX = 64 << 20, /* but for a larger weight, which has one of its own */
 };
 
@@ -33,19 +31,17 @@ static size_t round_up(size_t n, size_t unit)
 /* A piece with room for size_bytes, twice the newest one where that is enough. */
 static struct slab *slab_new(struct slabs *s, size_t size_bytes)
 {
-    size_t want = s->first ? 2 * s->first->size_bytes : HUGE_BYTES;
+    size_t want = s->first ? 2 * s->first->size_bytes : MEM_HUGE_BYTES;
     want = want < SLAB_BYTES_MAX ? want : SLAB_BYTES_MAX;
-    size_bytes = round_up(size_bytes > want ? size_bytes : want, HUGE_BYTES);
+    size_bytes = round_up(size_bytes > want ? size_bytes : want, MEM_HUGE_BYTES);
     struct slab *slab = mem_calloc(1, sizeof *slab);
-    char *p = mem_alloc_aligned(HUGE_BYTES, size_bytes);
+    char *p = mem_alloc_aligned(MEM_HUGE_BYTES, size_bytes);
     if (!slab || !p) {
         mem_free(slab);
         mem_free(p);
         return NULL;
     }
-#ifdef MADV_HUGEPAGE
-    (void)madvise(p, size_bytes, MADV_HUGEPAGE); /* a refusal does no harm */
-#endif
+    mem_want_huge(p, size_bytes);
     *slab = (struct slab){.next = s->first, .p = p, .size_bytes = size_bytes};
     s->first = slab;
     return slab;
@@ -53,7 +49,7 @@ static struct slab *slab_new(struct slabs *s, size_t size_bytes)
 
 void *slabs_alloc(struct slabs *s, size_t size_bytes)
 {
-    if (size_bytes > SIZE_MAX - HUGE_BYTES)
+    if (size_bytes > SIZE_MAX - MEM_HUGE_BYTES)
         return NULL;
     size_bytes = round_up(size_bytes > 0 ? size_bytes : 1, LINE);
     struct slab *slab = s->first;

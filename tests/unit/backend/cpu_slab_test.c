@@ -27,7 +27,7 @@ static void test_small_ones_share_a_piece(void **state)
         memset(p[i], (int)i, 100 * i);
     }
     assert_int_equal(n_pieces(&s), 1);
-    assert_int_equal((uintptr_t)p[0] % HUGE_BYTES, 0);
+    assert_int_equal((uintptr_t)p[0] % MEM_HUGE_BYTES, 0);
     for (size_t i = 0; i < 100; i++) {
         for (size_t k = 0; k < 100 * i; k++)
             assert_int_equal(p[i][k], (char)i);
@@ -40,13 +40,13 @@ static void test_pieces_double_and_take_what_is_larger(void **state)
 {
     (void)state;
     struct slabs s = {0};
-    char *a = slabs_alloc(&s, HUGE_BYTES), *b = slabs_alloc(&s, 1),
-         *c = slabs_alloc(&s, 3 * HUGE_BYTES), *d = slabs_alloc(&s, 1),
+    char *a = slabs_alloc(&s, MEM_HUGE_BYTES), *b = slabs_alloc(&s, 1),
+         *c = slabs_alloc(&s, 3 * MEM_HUGE_BYTES), *d = slabs_alloc(&s, 1),
          *e = slabs_alloc(&s, SLAB_BYTES_MAX + 1);
-    assert_int_equal(s.first->size_bytes, SLAB_BYTES_MAX + HUGE_BYTES);
-    assert_int_equal(s.first->next->size_bytes, 4 * HUGE_BYTES);
-    assert_int_equal(s.first->next->next->size_bytes, 2 * HUGE_BYTES);
-    assert_ptr_equal(d, c + 3 * HUGE_BYTES);
+    assert_int_equal(s.first->size_bytes, SLAB_BYTES_MAX + MEM_HUGE_BYTES);
+    assert_int_equal(s.first->next->size_bytes, 4 * MEM_HUGE_BYTES);
+    assert_int_equal(s.first->next->next->size_bytes, 2 * MEM_HUGE_BYTES);
+    assert_ptr_equal(d, c + 3 * MEM_HUGE_BYTES);
     assert_int_equal(n_pieces(&s), 4);
     slabs_free(&s, c);
     slabs_free(&s, NULL);
@@ -70,7 +70,7 @@ static void test_no_memory(void **state)
         assert_null(s.first);
     }
     assert_null(slabs_alloc(&s, SIZE_MAX));
-    assert_null(slabs_alloc(&s, SIZE_MAX - HUGE_BYTES));
+    assert_null(slabs_alloc(&s, SIZE_MAX - MEM_HUGE_BYTES));
     slabs_deinit(&s);
 }
 
