@@ -616,6 +616,19 @@ static void one_round(struct gen *g, size_t number)
     round_deinit(&r);
 }
 
+bool dialect_tag_before_tag(str s, const char *const *tags)
+{
+    for (; *tags; tags++) {
+        str tag = str_from(*tags);
+        for (size_t at = 0; (at = str_find(s, tag, at)) != (size_t)-1; at++) {
+            str rest = str_trim(str_slice(s, at + tag.n, s.n));
+            if (rest.n > 0 && rest.p[0] == '<')
+                return true;
+        }
+    }
+    return false;
+}
+
 void dialect_round_trip(const struct dialect_form *form, size_t rounds, uint64_t seed)
 {
     for (size_t i = 0; i < rounds; i++) {

@@ -58,6 +58,10 @@ struct dialect_form {
     size_t max_calls; /* in one answer; 0: 4 */
 };
 
+/* Whether one of `tags` (ended by NULL) stands in it with another tag behind it, after any white
+ * space: then no reader can tell that it is text. */
+bool dialect_tag_before_tag(str s, const char *const *tags);
+
 /* `rounds` generated tool sets with calls written in the form: they come back as exactly these. */
 void dialect_round_trip(const struct dialect_form *form, size_t rounds, uint64_t seed);
 /* 500, and many more in a full run. */

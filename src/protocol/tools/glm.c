@@ -194,14 +194,12 @@ static bool body(struct glm *g, struct machine *m)
 
 static bool value(struct glm *g, struct machine *m)
 {
-    struct tagged_end end;
-    if (!tagged_step(&g->tagged, m, g->tool, &syntax, &end))
+    tagged_result r = tagged_step(&g->tagged, m, g->tool, &syntax);
+    if (r == TAGGED_MORE)
         return false;
     g->phase = BODY;
-    if (end.unsure) {
-        machine_take(m, machine_unread(m).n);
+    if (r == TAGGED_CUT)
         end_call(g, m, false);
-    }
     return true;
 }
 

@@ -224,14 +224,12 @@ static bool body(struct qwen_xml *q, struct machine *m)
 
 static bool value(struct qwen_xml *q, struct machine *m)
 {
-    struct tagged_end end;
-    if (!tagged_step(&q->tagged, m, q->tool, &syntax, &end))
+    tagged_result r = tagged_step(&q->tagged, m, q->tool, &syntax);
+    if (r == TAGGED_MORE)
         return false;
     q->phase = BODY;
-    if (end.unsure) {
-        machine_take(m, machine_unread(m).n);
+    if (r == TAGGED_CUT)
         end_call(q, m, false, OUTSIDE);
-    }
     return true;
 }
 

@@ -102,13 +102,14 @@ static void finish(struct tagged *t, struct machine *m, bool trims, size_t n)
     }
 }
 
-bool tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *tool,
-                 const struct tagged_syntax *syntax, struct tagged_end *end)
+tagged_result tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *tool,
+                          const struct tagged_syntax *syntax)
 {
+    struct tagged_end end;
     bool last = machine_is_last(m);
     str text = machine_unread(m);
     if (text.n == 0)
-        return false;
+        return TAGGED_MORE;
     if (!t->begun && syntax->trims && text.p[0] == '\n') {
         machine_take(m, 1);
         text = machine_unread(m);
@@ -119,11 +120,11 @@ bool tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *
         if (text.p[at] != '<')
             continue;
         bool own_line = at > 0 ? text.p[at - 1] == '\n' : t->fresh;
-        tag_fit fit = syntax->ends(tool, text, at, own_line, last, end);
+        tag_fit fit = syntax->ends(tool, text, at, own_line, last, &end);
         if (fit == TAG_YES) {
             finish(t, m, syntax->trims, at);
-            machine_take(m, at + end->n_bytes);
-            return true;
+            machine_take(m, end.unsure ? text.n : at + end.n_bytes);
+            return end.unsure ? TAGGED_CUT : TAGGED_DONE;
         }
         if (fit == TAG_MAYBE && !last)
             break;
@@ -131,5 +132,5 @@ bool tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *
     pass(t, m, syntax->trims, at);
     if (last)
         machine_take(m, machine_unread(m).n);
-    return false;
+    return TAGGED_MORE;
 }

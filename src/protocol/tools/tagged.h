@@ -51,8 +51,14 @@ struct tagged {
 
 /* An argument begins. */
 void tagged_begin(struct tagged *t, struct machine *m, const struct answer_tool *tool, str key);
-/* Takes what is certain of the value; true: it has ended, as `end` says. */
-bool tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *tool,
-                 const struct tagged_syntax *syntax, struct tagged_end *end);
+typedef enum tagged_result {
+    TAGGED_MORE,
+    TAGGED_DONE, /* the value and its closing tag were taken */
+    TAGGED_CUT,  /* it ended in a place that is not sure, and the text behind it: all was taken */
+} tagged_result;
+
+/* Takes what is certain of the value. */
+tagged_result tagged_step(struct tagged *t, struct machine *m, const struct answer_tool *tool,
+                          const struct tagged_syntax *syntax);
 
 #endif
