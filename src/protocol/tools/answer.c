@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "protocol/tools/machine.h"
+#include "protocol/tools/space.h"
 
 #include <string.h>
 
@@ -267,11 +268,6 @@ size_t machine_find(str text, size_t from, const char *const *markers, int *whic
 
 /* ---- content and reasoning ---- */
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
-
 static void add_said(struct machine *m, str text)
 {
     add_part(m, m->reasoning ? ANSWER_REASONING : ANSWER_TEXT, text, (str){0}, false);
@@ -288,9 +284,9 @@ static void say(struct machine *m, str text)
 {
     size_t from = 0, to = text.n;
     bool holds = m->reasoning || m->params.n_tools > 0;
-    while (m->edge && from < to && is_space(text.p[from]))
+    while (m->edge && from < to && space_is(text.p[from]))
         from++;
-    while (holds && to > from && is_space(text.p[to - 1]))
+    while (holds && to > from && space_is(text.p[to - 1]))
         to--;
     if (to > from) {
         flush_space(m);

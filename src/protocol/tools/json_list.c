@@ -5,6 +5,19 @@
 
 #include "protocol/tools/space.h"
 
+json_list_fit json_list_ahead(const struct machine *m, size_t max_bytes)
+{
+    str text = machine_unread(m);
+    if (text.n > max_bytes)
+        text.n = max_bytes;
+    size_t at = space_skip(text, 0);
+    if (at < text.n && text.p[at] == '[')
+        at = space_skip(text, at + 1);
+    if (at < text.n)
+        return text.p[at] == '{' ? JSON_LIST_YES : JSON_LIST_NO;
+    return at < max_bytes && !machine_is_last(m) ? JSON_LIST_MAYBE : JSON_LIST_NO;
+}
+
 void json_list_start(struct json_list *l, const char *prefix)
 {
     l->between = false;

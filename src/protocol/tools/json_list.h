@@ -12,6 +12,15 @@ struct json_list {
     bool between; /* two calls, or after the last one */
 };
 
+typedef enum json_list_fit {
+    JSON_LIST_NO,
+    JSON_LIST_MAYBE, /* the text ends too early to say */
+    JSON_LIST_YES,
+} json_list_fit;
+
+/* Whether the unread text behind a marker begins with an object, maybe in a list; looks at
+ * max_bytes of it. */
+json_list_fit json_list_ahead(const struct machine *m, size_t max_bytes);
 /* `prefix`: the marker that was taken. */
 void json_list_start(struct json_list *l, const char *prefix);
 /* False: it is over, and what follows it is unread. */

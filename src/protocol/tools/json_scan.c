@@ -3,10 +3,7 @@
  */
 #include "protocol/tools/json_scan.h"
 
-static bool is_space(char c)
-{
-    return c == ' ' || c == '\n' || c == '\t' || c == '\r';
-}
+#include "protocol/tools/space.h"
 
 static void put(struct buf *out, char c, bool in_string)
 {
@@ -39,7 +36,7 @@ static void in_string(struct json_scan *s, char c)
 static bool outside(struct json_scan *s, char c)
 {
     if (s->scalar && s->depth == 0 &&
-        (is_space(c) || c == ',' || c == ']' || c == '}' || c == '<')) {
+        (space_is(c) || c == ',' || c == ']' || c == '}' || c == '<')) {
         s->done = true;
         return false;
     }
@@ -63,7 +60,7 @@ size_t json_scan_push(struct json_scan *s, str text, struct buf *out)
     size_t i = 0;
     for (; i < text.n && !s->done; i++) {
         char c = text.p[i];
-        if (!s->begun && is_space(c))
+        if (!s->begun && space_is(c))
             continue;
         bool quoted = s->in_string;
         if (quoted)

@@ -7,7 +7,6 @@
  */
 #include "protocol/tools/json_list.h"
 #include "protocol/tools/pycall.h"
-#include "protocol/tools/space.h"
 
 #define CALL_BEGIN "<|tool_call_start|>"
 #define CALL_END   "<|tool_call_end|>"
@@ -37,16 +36,10 @@ static bool outside(struct machine *m, struct state *s)
 /* Python or JSON? */
 static bool form(struct machine *m, struct state *s)
 {
-    str text = machine_unread(m);
-    if (text.n > PYCALL_HEAD_BYTES_MAX)
-        text.n = PYCALL_HEAD_BYTES_MAX;
-    size_t at = space_skip(text, 0);
-    if (at < text.n && text.p[at] == '[')
-        at = space_skip(text, at + 1);
-    if (at == text.n && at < PYCALL_HEAD_BYTES_MAX && !machine_is_last(m))
+    json_list_fit fit = json_list_ahead(m, PYCALL_HEAD_BYTES_MAX);
+    if (fit == JSON_LIST_MAYBE)
         return false;
-    bool is_json = at < text.n && text.p[at] == '{';
-    s->phase = is_json ? PHASE_LIST : PHASE_CALLS;
+    s->phase = fit == JSON_LIST_YES ? PHASE_LIST : PHASE_CALLS;
     s->calls = (struct pycall){0};
     json_list_start(&s->list, CALL_BEGIN);
     return true;

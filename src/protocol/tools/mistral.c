@@ -9,7 +9,6 @@
  */
 #include "protocol/tools/args.h"
 #include "protocol/tools/json_list.h"
-#include "protocol/tools/space.h"
 
 #define TOOL_CALLS "[TOOL_CALLS]"
 #define CALL_ID    "[CALL_ID]"
@@ -28,10 +27,13 @@ static const char *const markers[] = {TOOL_CALLS, NULL};
 /* ---- phases: false when there must be more text ---- */
 
 /* NAME[CALL_ID]id[ARGS], where old models leave out the latter. */
-static bool named(struct machine *m, struct state *s, str text)
+static bool named(struct machine *m, struct state *s)
 {
     static const char *const ends[] = {ARGS, "{", TOOL_CALLS, NULL};
     int which;
+    str text = machine_unread(m);
+    if (text.n > HEAD_BYTES_MAX)
+        text.n = HEAD_BYTES_MAX;
     size_t at = machine_find(text, 0, ends, &which);
     if (which < 0 && !machine_is_last(m) && text.n < HEAD_BYTES_MAX)
         return false;
@@ -56,20 +58,12 @@ static bool named(struct machine *m, struct state *s, str text)
 
 static bool head(struct machine *m, struct state *s)
 {
-    str text = machine_unread(m);
-    if (text.n > HEAD_BYTES_MAX)
-        text.n = HEAD_BYTES_MAX;
-    size_t at = space_skip(text, 0);
-    if (at < text.n && text.p[at] == '[')
-        at = space_skip(text, at + 1);
-    if (at == text.n && at < HEAD_BYTES_MAX && !machine_is_last(m))
-        return false;
-    if (at < text.n && text.p[at] == '{') {
-        json_list_start(&s->list, TOOL_CALLS);
-        s->phase = PHASE_LIST;
-        return true;
-    }
-    return named(m, s, text);
+    json_list_fit fit = json_list_ahead(m, HEAD_BYTES_MAX);
+    if (fit != JSON_LIST_YES)
+        return fit == JSON_LIST_NO && named(m, s);
+    json_list_start(&s->list, TOOL_CALLS);
+    s->phase = PHASE_LIST;
+    return true;
 }
 
 static bool args(struct machine *m, struct state *s)
