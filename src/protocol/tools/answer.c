@@ -37,7 +37,6 @@ struct machine {
     int32_t n_calls, n_complete;
     bool in_call, has_args;
     t9_status status;
-    const char *failed; /* what, where status is not OK */
 };
 
 struct answer_parser {
@@ -117,7 +116,7 @@ static void add_part(struct machine *m, answer_kind kind, str text, str id, bool
     else
         buf_append(&m->parts, &r, sizeof r);
     if (m->text.failed || m->parts.failed)
-        machine_fail(m, T9_STATUS_NOMEM, "the parts of an answer");
+        machine_fail(m, T9_STATUS_NOMEM);
 }
 
 bool answer_parser_next(struct answer_parser *a, struct answer_part *out)
@@ -151,7 +150,7 @@ static t9_status run(struct answer_parser *a)
 {
     struct machine *m = &a->m;
     if (m->status == T9_STATUS_OK && m->in.failed)
-        machine_fail(m, T9_STATUS_TOO_LARGE, "unread text of an answer");
+        machine_fail(m, T9_STATUS_TOO_LARGE);
     if (m->status == T9_STATUS_OK && !answer_parser_is_satisfied(a))
         m->params.dialect->step(m, a->state);
     if (answer_parser_is_satisfied(a))
@@ -193,12 +192,11 @@ t9_status answer_parser_end(struct answer_parser *a)
     return m->status;
 }
 
-void machine_fail(struct machine *m, t9_status s, const char *what)
+void machine_fail(struct machine *m, t9_status s)
 {
     if (m->status != T9_STATUS_OK)
         return;
     m->status = s;
-    m->failed = what;
 }
 
 str machine_unread(const struct machine *m)
@@ -297,7 +295,7 @@ static void say(struct machine *m, str text)
     if (!m->edge)
         buf_puts_str(&m->space, str_slice(text, to, text.n));
     if (m->space.failed)
-        machine_fail(m, T9_STATUS_TOO_LARGE, "white space of an answer");
+        machine_fail(m, T9_STATUS_TOO_LARGE);
 }
 
 static void to_edge(struct machine *m)

@@ -26,7 +26,7 @@ static bool hand_on(struct args *a, struct machine *m, size_t n)
     buf_init(&out, (n + 1) * ESCAPED_BYTES_MAX);
     at += json_scan_push(&a->scan, str_slice(text, at, n), &out);
     if (out.failed)
-        machine_fail(m, T9_STATUS_NOMEM, "the arguments of a call");
+        machine_fail(m, T9_STATUS_NOMEM);
     else
         machine_args(m, buf_str(&out));
     buf_deinit(&out);

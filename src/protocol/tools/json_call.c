@@ -72,7 +72,7 @@ static void say_args(struct machine *m, str value)
         buf_init(&out, machine_params(m)->max_bytes * 6 + 16);
         (void)json_scan_push(&scan, value, &out);
         if (out.failed)
-            machine_fail(m, T9_STATUS_NOMEM, "arguments");
+            machine_fail(m, T9_STATUS_NOMEM);
         machine_args(m, buf_str(&out));
         buf_deinit(&out);
     }
@@ -129,7 +129,7 @@ static enum verdict in_value(struct json_call *c, struct machine *m)
         buf_init(&out, machine_params(m)->max_bytes * 6 + 16);
         c->at += json_scan_push(&c->scan, rest, &out);
         if (out.failed)
-            machine_fail(m, T9_STATUS_NOMEM, "arguments");
+            machine_fail(m, T9_STATUS_NOMEM);
         machine_args(m, buf_str(&out));
         buf_deinit(&out);
         if (!c->scan.done)

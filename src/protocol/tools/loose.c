@@ -643,7 +643,7 @@ loose_result loose_step(struct loose *l, struct machine *m, const struct loose_s
     while (advance(&r))
         ;
     if (r.out.failed)
-        machine_fail(m, T9_STATUS_NOMEM, "the arguments of a call");
+        machine_fail(m, T9_STATUS_NOMEM);
     else
         machine_args(m, buf_str(&r.out));
     buf_deinit(&r.out);

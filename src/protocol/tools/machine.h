@@ -57,6 +57,6 @@ void machine_call_end(struct machine *m, bool complete);
 /* Whether a call has begun and not ended. */
 bool machine_in_call(const struct machine *m);
 /* Out of memory or over a limit: nothing more is done. */
-void machine_fail(struct machine *m, t9_status s, const char *what);
+void machine_fail(struct machine *m, t9_status s);
 
 #endif

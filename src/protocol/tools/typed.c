@@ -12,7 +12,7 @@ static void out_init(struct buf *out, const struct machine *m)
 static void out_done(struct buf *out, struct machine *m, size_t from, size_t to)
 {
     if (out->failed)
-        machine_fail(m, T9_STATUS_NOMEM, "arguments");
+        machine_fail(m, T9_STATUS_NOMEM);
     else
         machine_args(m, str_slice(buf_str(out), from, to));
     buf_deinit(out);
