@@ -22,6 +22,8 @@ t9_status openai_template_kwargs(struct policy_ctx *c, const struct policy_field
 t9_status openai_enable_thinking(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_field *f,
                                   yyjson_val *v);
+t9_status openai_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+t9_status openai_tool_choice(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 /* An array of token ids into *out, made in the request's arena. */
 t9_status openai_token_array(struct policy_ctx *c, const char *name, yyjson_val *v,
                              struct chat_prompt *out);
@@ -142,6 +144,14 @@ t9_status openai_missing(const char *name, struct chat_error *err);
                     "{\"enum\":[\"none\",\"minimal\",\"low\",\"medium\",\"high\",\"xhigh\"]}",     \
                 .note = "for the chat template; where it only knows enable_thinking, none and "    \
                         "minimal turn that off; a warning when it knows neither")
+
+#define OPENAI_TOOLS                                                                               \
+    HONOURED("tools", openai_tools, .schema = "{\"$ref\":\"#/components/schemas/Tools\"}",         \
+             .note = "functions that the model may call, at most 512; strict is refused: schemas " \
+                     "are not enforced yet"),                                                      \
+        HONOURED("tool_choice", openai_tool_choice, .schema = "{\"enum\":[\"auto\",\"none\"]}",    \
+                 .note = "auto, or none: the model is told of no tools; required and named ones "  \
+                         "are refused: calls can't be enforced yet")
 
 /* What is refused or accepted without effect in every request for an answer. */
 #define OPENAI_NOT_HONOURED                                                                        \

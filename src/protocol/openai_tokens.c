@@ -54,6 +54,7 @@ static const struct policy_field tokenize_fields[] = {
     TEXT("prompt", "the text", NULL),
     TEXT("content", "as prompt", "prompt"),
     OPENAI_MESSAGES,
+    OPENAI_TOOLS,
     OPENAI_TEMPLATE,
     HONOURED("add_special_tokens", policy_bool, MEMBER(add_special),
              .note = "whether BOS goes first where the model wants it (true); not with messages"),
@@ -79,6 +80,7 @@ static const struct policy_field detokenize_fields[] = {
 static const struct policy_field apply_template_fields[] = {
     OPENAI_MODEL,
     OPENAI_MESSAGES,
+    OPENAI_TOOLS,
     OPENAI_TEMPLATE,
 };
 

@@ -54,7 +54,9 @@ static const struct {
      "\"type\":\"string\"},{\"type\":\"null\"},{\"type\":\"array\",\"items\":{\"$ref\":"
      "\"#/components/schemas/Part\"}}]},\"name\":{\"$ref\":\"#/components/schemas/OptionalText\"},"
      "\"tool_call_id\":{\"$ref\":\"#/components/schemas/OptionalText\"},\"reasoning_content\":{"
-     "\"$ref\":\"#/components/schemas/OptionalText\"}}}"},
+     "\"$ref\":\"#/components/schemas/"
+     "OptionalText\"},\"tool_calls\":{\"type\":[\"array\",\"null\"],"
+     "\"maxItems\":512,\"items\":{\"$ref\":\"#/components/schemas/ToolCall\"}}}}"},
     {"Messages", "{\"type\":\"array\",\"minItems\":1,\"maxItems\":65536,\"items\":{\"$ref\":"
                  "\"#/components/schemas/Message\"}}"},
     {"Tools",

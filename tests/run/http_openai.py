@@ -250,6 +250,11 @@ class Tester:
         assert chat["count"] == self.chat(max_tokens=1).usage.prompt_tokens
         shown = post("/apply-template", {"messages": ASK})["prompt"]
         assert "Name three colours" in shown
+        tools = [{"type": "function", "function": {"name": "weather", "description": "Of a city."}}]
+        told = {"messages": ASK, "tools": tools}
+        assert "Of a city." in post("/apply-template", told)["prompt"]
+        assert post("/tokenize", told)["count"] == self.chat(max_tokens=1, tools=tools).usage.prompt_tokens
+        assert post("/apply-template", {**told, "tool_choice": "none"})["prompt"] == shown
         r = self.text(shown, max_tokens=8, temperature=0)
         assert r.choices[0].text == self.chat(max_tokens=8, temperature=0).choices[0].message.content
 
