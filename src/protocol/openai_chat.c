@@ -8,6 +8,7 @@
  */
 #include "protocol/openai_chat.h"
 
+#include "protocol/chat_parts.h"
 #include "protocol/chat_tools.h"
 #include "protocol/openai_fields.h"
 
@@ -44,71 +45,32 @@ static t9_status parse_role(struct policy_ctx *c, size_t i, yyjson_val *v, chat_
     return bad_message(c, i, "role", "system, developer, user, assistant or tool", v);
 }
 
-/* Members of a message or of one of its parts that nobody knows. `annotations` and `cache_control`
- * come back from or are meant for other servers; neither is part of the prompt. */
-static t9_status check_members(struct policy_ctx *c, size_t i, yyjson_val *v, bool is_part)
+/* Members of a message that nobody knows. `annotations` come back from other servers and are no
+ * part of the prompt; `cache_control` of a part is meant for them. */
+static t9_status check_members(struct policy_ctx *c, size_t i, yyjson_val *v)
 {
-    static const char *const of_message[] = {
+    static const char *const members[] = {
         "role",       "content",       "name",        "tool_call_id", "reasoning_content",
         "tool_calls", "function_call", "annotations", "reasoning",    "refusal"};
-    static const char *const of_part[] = {"type", "text", "refusal", "cache_control"};
     char where[64];
-    (void)snprintf(where, sizeof where, "messages[%zu]%s", i, is_part ? ".content" : "");
-    return policy_members(c, v, is_part ? of_part : of_message,
-                          is_part ? T9_COUNT(of_part) : T9_COUNT(of_message), where,
-                          is_part ? "a content part" : "a message");
+    (void)snprintf(where, sizeof where, "messages[%zu]", i);
+    return policy_members(c, v, members, T9_COUNT(members), where, "a message");
 }
 
 /* One part's text; images and the like are refused by name. */
-static t9_status part_text(struct policy_ctx *c, size_t i, yyjson_val *part, str *out)
+static t9_status part_text(struct policy_ctx *c, const char *where, yyjson_val *part, str *out)
 {
+    static const char *const members[] = {"type", "text", "refusal", "cache_control"};
     str type = json_str(json_get(part, "type"));
     yyjson_val *text = json_get(part, str_eqz(type, "refusal") ? "refusal" : "text");
     if (!yyjson_is_obj(part) || type.n == 0)
-        return bad_message(c, i, "content", "a string or an array of objects with a type", part);
-    T9_TRY(check_members(c, i, part, true));
-    if (!str_eqz(type, "text") && !str_eqz(type, "refusal")) {
-        char brief[80], name[64];
-        (void)snprintf(name, sizeof name, "messages[%zu].content", i);
-        return chat_fail(c->err, T9_STATUS_UNSUPPORTED, name, "unsupported_content",
-                         "%s has a part of type %s, and this model takes text only: leave it out",
-                         name, chat_brief(json_get(part, "type"), brief));
-    }
+        return policy_wrong(c, where, "a string or an array of objects with a type", part);
+    T9_TRY(policy_members(c, part, members, T9_COUNT(members), where, "a content part"));
+    if (!str_eqz(type, "text") && !str_eqz(type, "refusal"))
+        return chat_part_refused(c, where, part);
     if (!yyjson_is_str(text))
-        return bad_message(c, i, "content", "made of parts that have a text", text);
+        return policy_wrong(c, where, "made of parts that have a text", text);
     *out = json_str(text);
-    return T9_STATUS_OK;
-}
-
-/* Parts joined by a line feed, as chat templates that take strings expect. */
-static t9_status join_parts(struct policy_ctx *c, size_t i, yyjson_val *parts, str *out)
-{
-    size_t n_bytes = 0, idx, max, at = 0;
-    yyjson_val *part;
-    str text;
-    yyjson_arr_foreach(parts, idx, max, part)
-    {
-        T9_TRY(part_text(c, i, part, &text));
-        n_bytes += text.n + (idx ? 1 : 0);
-    }
-    if (yyjson_arr_size(parts) == 1) {
-        *out = text;
-        return T9_STATUS_OK;
-    }
-    char *p = arena_alloc(&c->request->arena, n_bytes + 1);
-    if (!p)
-        return chat_fail(c->err, T9_STATUS_TOO_LARGE, "messages", NULL,
-                         "the parts of messages[%zu] are too large together", i);
-    yyjson_arr_foreach(parts, idx, max, part)
-    {
-        T9_TRY(part_text(c, i, part, &text));
-        if (idx)
-            p[at++] = '\n';
-        if (text.n)
-            memcpy(p + at, text.p, text.n);
-        at += text.n;
-    }
-    *out = (str){p, n_bytes};
     return T9_STATUS_OK;
 }
 
@@ -120,8 +82,10 @@ static t9_status parse_content(struct policy_ctx *c, size_t i, yyjson_val *v,
         m->content = json_str(v);
         return T9_STATUS_OK;
     }
+    char where[64];
+    (void)snprintf(where, sizeof where, "messages[%zu].content", i);
     if (yyjson_is_arr(v) && yyjson_arr_size(v) > 0)
-        return join_parts(c, i, v, &m->content);
+        return chat_join_parts(c, where, v, part_text, &m->content);
     m->has_content = false;
     if (m->role == CHAT_ROLE_ASSISTANT && (!v || yyjson_is_null(v)))
         return T9_STATUS_OK;
@@ -188,7 +152,7 @@ static t9_status parse_message(struct policy_ctx *c, size_t i, yyjson_val *v,
 {
     if (!yyjson_is_obj(v))
         return bad_message(c, i, "", "an object with role and content", v);
-    T9_TRY(check_members(c, i, v, false));
+    T9_TRY(check_members(c, i, v));
     T9_TRY(parse_role(c, i, json_get(v, "role"), &m->role));
     T9_TRY(parse_content(c, i, json_get(v, "content"), m));
     T9_TRY(optional_str(c, i, v, "name", &m->name));
@@ -229,14 +193,6 @@ t9_status openai_messages(struct policy_ctx *c, const struct policy_field *f, yy
     return T9_STATUS_OK;
 }
 
-static t9_status parse_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
-{
-    if (!yyjson_is_bool(v))
-        return policy_wrong(c, f->name, "true or false", v);
-    c->request->one_call = yyjson_is_false(v);
-    return T9_STATUS_OK;
-}
-
 /* ---- values that ask for nothing ---- */
 
 static bool is_text_format(yyjson_val *v)
@@ -269,6 +225,7 @@ const struct policy_field openai_chat_fields[] = {
     MAX_TOKENS("max_completion_tokens", "max_tokens"),
     OPENAI_SAMPLING,
     OPENAI_ENDING,
+    OPENAI_CHOICES,
     OPENAI_SENDING,
     HONOURED("logprobs", policy_bool, MEMBER(logprobs),
              .note = "log probabilities of the answer's tokens, as the model gave them: before "
@@ -277,8 +234,7 @@ const struct policy_field openai_chat_fields[] = {
              .note = "of so many likeliest tokens beside each; with logprobs"),
     OPENAI_TEMPLATE,
     OPENAI_TOOLS,
-    HONOURED("parallel_tool_calls", parse_parallel, .schema = "{\"type\":\"boolean\"}",
-             .note = "false: the answer ends with its first call"),
+    OPENAI_PARALLEL,
     REFUSED("functions", policy_is_empty, "the old form: use tools"),
     REFUSED("function_call", is_none_or_auto, "the old form: use tool_choice"),
     REFUSED("response_format", is_text_format,

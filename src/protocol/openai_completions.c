@@ -105,6 +105,7 @@ const struct policy_field openai_completions_fields[] = {
                      "gave them; with echo of the prompt's too"),
     OPENAI_SAMPLING,
     OPENAI_ENDING,
+    OPENAI_CHOICES,
     OPENAI_SENDING,
     REFUSED("best_of", openai_is_one, "n answers are given as they come"),
     REFUSED("response_format", NULL, "constrained output is not enforced yet"),

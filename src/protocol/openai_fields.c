@@ -127,6 +127,14 @@ t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_fiel
     return policy_wrong(c, f->name, "none, minimal, low, medium, high or xhigh", v);
 }
 
+t9_status openai_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+{
+    if (!yyjson_is_bool(v))
+        return policy_wrong(c, f->name, "true or false", v);
+    c->request->one_call = yyjson_is_false(v);
+    return T9_STATUS_OK;
+}
+
 /* A token id as a JSON number, -1 when it is none. */
 static int32_t token_of(yyjson_val *v)
 {

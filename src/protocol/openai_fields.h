@@ -24,6 +24,7 @@ t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_fiel
                                   yyjson_val *v);
 t9_status openai_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status openai_tool_choice(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+t9_status openai_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 /* An array of token ids into *out, made in the request's arena. */
 t9_status openai_token_array(struct policy_ctx *c, const char *name, yyjson_val *v,
                              struct chat_prompt *out);
@@ -116,16 +117,18 @@ t9_status openai_missing(const char *name, struct chat_error *err);
         HONOURED("ignore_eos", policy_bool, MEMBER(ignore_eos),                                    \
                  .note = "goes on past end-of-answer tokens, for measurements")
 
-#define OPENAI_SENDING                                                                             \
+#define OPENAI_CHOICES                                                                             \
     HONOURED("n", policy_i32, .min = 1, .max = CHAT_CHOICES_MAX, MEMBER(n),                        \
              .note = "answers to each prompt; the prompt is computed once"),                       \
-        HONOURED("stream", policy_bool, MEMBER(stream), .note = "server-sent events"),             \
+        HONOURED("return_token_ids", policy_bool, MEMBER(token_ids),                               \
+                 .note = "the reply has prompt_token_ids and each choice token_ids")
+
+#define OPENAI_SENDING                                                                             \
+    HONOURED("stream", policy_bool, MEMBER(stream), .note = "server-sent events"),                 \
         HONOURED("stream_options", openai_stream_options,                                          \
                  .schema = "{\"type\":\"object\",\"properties\":{\"include_usage\":{\"type\":"     \
                            "\"boolean\"}}}",                                                       \
                  .note = "include_usage: a last chunk with the token counts"),                     \
-        HONOURED("return_token_ids", policy_bool, MEMBER(token_ids),                               \
-                 .note = "the reply has prompt_token_ids and each choice token_ids"),              \
         HONOURED("timings", policy_bool, MEMBER(timings),                                          \
                  .note = "the reply has a timings object: phases, tokens computed and reused"),    \
         HONOURED("priority", policy_i32, .min = -CHAT_PRIORITY_MAX, .max = CHAT_PRIORITY_MAX,      \
@@ -153,8 +156,12 @@ t9_status openai_missing(const char *name, struct chat_error *err);
                  .note = "auto, or none: the model is told of no tools; required and named ones "  \
                          "are refused: calls can't be enforced yet")
 
-/* What is refused or accepted without effect in every request for an answer. */
-#define OPENAI_NOT_HONOURED                                                                        \
+#define OPENAI_PARALLEL                                                                            \
+    HONOURED("parallel_tool_calls", openai_parallel, .schema = "{\"type\":\"boolean\"}",           \
+             .note = "false: the answer ends with its first call")
+
+/* What is refused in every request for an answer. */
+#define OPENAI_NOT_ENFORCED                                                                        \
     REFUSED("guided_json", NULL, "constrained output is not enforced yet"),                        \
         REFUSED("guided_regex", NULL, "constrained output is not enforced yet"),                   \
         REFUSED("guided_choice", NULL, "constrained output is not enforced yet"),                  \
@@ -163,15 +170,21 @@ t9_status openai_missing(const char *name, struct chat_error *err);
         REFUSED("json_schema", policy_is_empty, "constrained output is not enforced yet"),         \
         REFUSED("bad_words", policy_is_empty, "not enforced; logit_bias does it for tokens"),      \
         REFUSED("typical_p", openai_is_one, "this sampler is not there"),                          \
-        REFUSED("mirostat", policy_is_zero, "this sampler is not there"),                          \
-        REFUSED("store", policy_is_false, "nothing is stored"),                                    \
-        NO_EFFECT("metadata", "nothing is stored"),                                                \
-        NO_EFFECT("user", "callers are not told apart"),                                           \
+        REFUSED("mirostat", policy_is_zero, "this sampler is not there")
+
+/* What is accepted without effect in every one. */
+#define OPENAI_WITHOUT_EFFECT                                                                      \
+    NO_EFFECT("user", "callers are not told apart"),                                               \
         NO_EFFECT("safety_identifier", "callers are not told apart"),                              \
         NO_EFFECT("service_tier", "there is one tier"),                                            \
         NO_EFFECT("prompt_cache_key", "equal prompts are found by their content"),                 \
         NO_EFFECT("prompt_cache_retention", "equal prompts are found by their content"),           \
         NO_EFFECT("cache_prompt", "equal prompts are found by their content"),                     \
         NO_EFFECT("timings_per_token", "the phases are given once, at the end, with timings")
+
+/* What is refused or has no effect where nothing is ever stored. */
+#define OPENAI_NOT_HONOURED                                                                        \
+    OPENAI_NOT_ENFORCED, REFUSED("store", policy_is_false, "nothing is stored"),                   \
+        NO_EFFECT("metadata", "nothing is stored"), OPENAI_WITHOUT_EFFECT
 
 #endif

@@ -4,18 +4,6 @@
  */
 #include "protocol/openai_write.h"
 
-/* ---- log probabilities ---- */
-
-static void write_entry(const struct chat_reply *r, const struct t9_logprob *l, struct buf *b)
-{
-    buf_puts(b, "{\"token\":");
-    openai_write_token(r, l->token, b);
-    buf_puts(b, ",\"logprob\":");
-    openai_write_logprob(l->logprob, b);
-    buf_puts(b, ",\"bytes\":");
-    openai_write_bytes(r, l->token, b);
-}
-
 static void write_logprobs(const struct chat_reply *r, const struct chat_tokens *t, struct buf *b)
 {
     buf_puts(b, "\"logprobs\":");
@@ -23,22 +11,9 @@ static void write_logprobs(const struct chat_reply *r, const struct chat_tokens 
         buf_puts(b, "null");
         return;
     }
-    buf_puts(b, "{\"content\":[");
-    for (int32_t i = 0; i < t->n; i++) {
-        const struct t9_logprob *row = t->logprobs + (size_t)i * (size_t)(1 + t->n_top);
-        if (i)
-            buf_putc(b, ',');
-        write_entry(r, row, b);
-        buf_puts(b, ",\"top_logprobs\":[");
-        for (int32_t k = 1; k <= t->n_top && row[k].token >= 0; k++) {
-            if (k > 1)
-                buf_putc(b, ',');
-            write_entry(r, &row[k], b);
-            buf_putc(b, '}');
-        }
-        buf_puts(b, "]}");
-    }
-    buf_puts(b, "],\"refusal\":null}");
+    buf_puts(b, "{\"content\":");
+    openai_write_logprobs(r, t, b);
+    buf_puts(b, ",\"refusal\":null}");
 }
 
 /* ---- streams ---- */

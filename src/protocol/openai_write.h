@@ -22,6 +22,8 @@ void openai_write_token(const struct chat_reply *r, int32_t id, struct buf *b);
 void openai_write_bytes(const struct chat_reply *r, int32_t id, struct buf *b);
 /* Probability 0 is -9999. */
 void openai_write_logprob(float logprob, struct buf *b);
+/* [{"token":..,"logprob":..,"bytes":..,"top_logprobs":[..]}, ..] of tokens that have them. */
+void openai_write_logprobs(const struct chat_reply *r, const struct chat_tokens *t, struct buf *b);
 void openai_write_ids(const int32_t *ids, size_t n, struct buf *b);
 /* "finish_reason":.. and, where a token of stop_token_ids ended it, "stop_reason":<id> */
 void openai_write_finish(t9_finish finish, int32_t stop_token, struct buf *b);
