@@ -1,7 +1,7 @@
 /*
  * tools/mkgguf.c - command line of tests/lib/mkgguf.h: writes a tiny random-weight model.
  *
- *   mkgguf [--arch gemma3|llama|qwen2|qwen3] [--width N] [--layers N] [--heads N] [--kv-heads N]
+ *   mkgguf [--arch gemma3|llama|mistral3|qwen2|qwen3] [--width N] [--layers N] [--heads N] [--kv-heads N]
  *          [--head-dim N] [--ffn N] [--vocab N] [--context N] [--quant TYPE] [--seed N]
  *          [--mix] [--untied] OUT.gguf
  */
@@ -16,7 +16,7 @@ static int usage(const char *why, const char *what)
 {
     fprintf(stderr,
             "mkgguf: %s%s\n"
-            "usage: mkgguf [--arch gemma3|llama|qwen2|qwen3] [--width N] [--layers N] [--heads N]\n"
+            "usage: mkgguf [--arch gemma3|llama|mistral3|qwen2|qwen3] [--width N] [--layers N] [--heads N]\n"
             "              [--kv-heads N] [--head-dim N] [--ffn N] [--vocab N] [--context N]\n"
             "              [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf\n",
             why, what);

@@ -22,6 +22,18 @@ struct be_task {
 };
 void be_barrier(struct be_task *t); /* returns at once when nth == 1 */
 
+/* Of QK_NORM_ROPE_STORE: what a row's query is multiplied by. A position before the first counts as
+ * it. */
+static inline float op_q_scale(const struct op *op, int32_t row)
+{
+    const struct weight *w = op->w[2];
+    if (!w)
+        return 1;
+    int32_t pos = ((const int32_t *)op->src[7].p)[(size_t)row * (size_t)op->src[7].stride];
+    int32_t i = pos < 0 ? 0 : pos / op->i[3];
+    return ((const float *)w->data)[i < w->n_in ? i : w->n_in - 1];
+}
+
 typedef void (*be_kernel)(const struct op *op, struct be_task *t);
 struct be_kernels {
     be_kernel fn[OP_COUNT];

@@ -147,7 +147,7 @@ void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view
 
 void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
 {
-    struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 7, .n_w = 2, .kv_write = 1};
+    struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 8, .n_w = 3, .kv_write = 1};
     op.flags = a->neox ? OP_FLAG_ROPE_NEOX : 0;
     op.dst[0] = a->q;
     op.src[0] = a->k;
@@ -157,12 +157,15 @@ void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
     op.src[4] = a->row_seq;
     op.src[5] = a->page_table;
     op.src[6] = a->pool;
+    op.src[7] = a->pos;
     op.w[0] = a->q_norm;
     op.w[1] = a->k_norm;
+    op.w[2] = a->q_scale;
     op.kv = a->kv;
     op.i[0] = a->n_head;
     op.i[1] = a->n_rot;
     op.i[2] = a->kv_layer;
+    op.i[3] = a->q_scale_every;
     op.f[0] = a->eps;
     submit(cx, &op);
 }

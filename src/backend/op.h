@@ -167,13 +167,18 @@ struct op_rope_store {
     struct view pool;       /* base of the page pool (src6) */
     const struct weight *q_norm,
         *k_norm; /* f32[d] per-head RMS norm before RoPE, or NULL (w0, w1) */
+    /* What a query is multiplied by, last of all, or absent: entry pos / q_scale_every of f32[n],
+     * the last one from there on (w2, src7, i3). */
+    const struct weight *q_scale;
+    struct view pos; /* i32[T], with q_scale */
+    int32_t q_scale_every;
     const struct kv_geom *kv;
     int32_t n_head, n_rot, kv_layer; /* i0, i1, i2 */
     bool neox;
     float eps; /* f0 */
 };
-/* Per head: q, k = norm (when given) then rotate the first n_rot dims; k and v go to their page as
- * kv->type. A row with kv_idx < 0 is padding and stores nothing. */
+/* Per head: q, k = norm (when given) then rotate the first n_rot dims, and q times its scale; k and
+ * v go to their page as kv->type. A row with kv_idx < 0 is padding and stores nothing. */
 void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a);
 
 struct op_attn {

@@ -170,7 +170,12 @@ static t9_status check_qk_norm_rope_store(const struct op *op, struct t9_err *er
         if (op->w[k])
             T9_TRY(want_vector(op, op->w[k], d, err));
     }
-    return T9_STATUS_OK;
+    if (!op->w[2])
+        return T9_STATUS_OK;
+    T9_TRY(want_vector(op, op->w[2], op->w[2]->n_in, err));
+    if (op->i[3] < 1)
+        return fail(op, err, "a query scale of every %d positions", op->i[3]);
+    return want(op, "pos", &op->src[7], VIEW_I32, q->rows, 1, err);
 }
 
 static t9_status check_attn_paged(const struct op *op, struct t9_err *err)

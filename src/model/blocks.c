@@ -21,13 +21,17 @@ static struct view page_pool(const struct batch *b)
     return (struct view){b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
 }
 
+/* Text only: the first of the three positions. */
+static struct view text_pos(const struct batch *b)
+{
+    return (struct view){(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
+}
+
 static struct view rope_angles(struct cx *cx, const struct rope_table *r, const struct batch *b)
 {
     int32_t half = r->inv_freq->n_in;
     struct view angles = cx_alloc(cx, b->n_rows, 2 * half);
-    /* Text only: the first of the three positions. */
-    struct view pos = {(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
-    op_rope_angles(cx, angles, pos, view_f32(r->inv_freq->data, 1, half), r->magnitude);
+    op_rope_angles(cx, angles, text_pos(b), view_f32(r->inv_freq->data, 1, half), r->magnitude);
     return angles;
 }
 
@@ -85,6 +89,9 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                                       .pool = page_pool(b),
                                                       .q_norm = l->q_norm,
                                                       .k_norm = l->k_norm,
+                                                      .q_scale = m->q_scale,
+                                                      .pos = text_pos(b),
+                                                      .q_scale_every = hp->q_temperature_every,
                                                       .kv = b->kv,
                                                       .n_head = hp->n_head,
                                                       .n_rot = hp->rope.n_rot,

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 struct reader {
     const struct gguf *g;
@@ -90,9 +91,19 @@ static t9_status same_in_all_layers(struct reader *r, const char *suffix, int32_
     return T9_STATUS_OK;
 }
 
-/* Refuses keys that change the numbers and that no architecture here computes. */
-static t9_status refuse_foreign(struct reader *r, const struct hparams *hp, struct t9_err *err)
+static bool is_own_key(const struct arch *arch, const char *suffix)
 {
+    for (size_t i = 0; arch->own_keys && arch->own_keys[i]; i++) {
+        if (strcmp(arch->own_keys[i], suffix) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Refuses keys that change the numbers and that this architecture does not compute. */
+static t9_status refuse_foreign(struct reader *r, const struct model *m, struct t9_err *err)
+{
+    const struct hparams *hp = &m->hp;
     static const struct {
         const char *suffix;
         float neutral; /* a value besides 0 that changes nothing */
@@ -113,14 +124,14 @@ static t9_status refuse_foreign(struct reader *r, const struct hparams *hp, stru
     for (size_t i = 0; i < T9_COUNT(scales); i++) {
         float v = 0;
         T9_TRY(opt_f32(r, scales[i].suffix, &v, err));
-        if (v != 0 && v != scales[i].neutral)
+        if (v != 0 && v != scales[i].neutral && !is_own_key(m->arch, scales[i].suffix))
             return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported for %s", r->key,
                            (double)v, r->arch);
     }
     for (size_t i = 0; i < T9_COUNT(counts); i++) {
         uint32_t v = 0;
         T9_TRY(opt_u32(r, counts[i], &v, err));
-        if (v != 0)
+        if (v != 0 && !is_own_key(m->arch, counts[i]))
             return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %" PRIu32 " is not supported for %s",
                            r->key, v, r->arch);
     }
@@ -256,7 +267,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(need_i32(&r, "embedding_length", EMBD_MAX, &hp->n_embd, err));
     T9_TRY(gguf_get_f32(g, key(&r, "attention.layer_norm_rms_epsilon"), &hp->eps, err));
     T9_TRY(f32_in_range(r.key, hp->eps, 1e-30f, 0.1f, err));
-    T9_TRY(refuse_foreign(&r, hp, err));
+    T9_TRY(refuse_foreign(&r, m, err));
     T9_TRY(read_heads(&r, hp, err));
     return read_rope(&r, hp, err);
 }
@@ -266,6 +277,33 @@ void hparams_ignore_window(const struct model *m, const struct gguf *g)
     struct reader r = {.g = g, .arch = m->arch->name};
     if (gguf_kv_find(g, key(&r, "attention.sliding_window")))
         LOG_INFO("model", "%s is ignored: released %s models attend to everything", r.key, r.arch);
+}
+
+t9_status hparams_whole_heads(const struct model *m, struct t9_err *err)
+{
+    if (m->hp.rope.n_rot != m->hp.head_dim)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s.rope.dimension_count is %d, the head's %d is wanted", m->arch->name,
+                       m->hp.rope.n_rot, m->hp.head_dim);
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    uint32_t every = 0;
+    T9_TRY(opt_f32(&r, "attention.temperature_scale", &hp->q_temperature, err));
+    if (hp->q_temperature == 0)
+        return T9_STATUS_OK;
+    T9_TRY(f32_in_range(r.key, hp->q_temperature, 0, 10, err));
+    T9_TRY(gguf_get_u32(g, key(&r, "rope.scaling.original_context_length"), &every, err));
+    T9_TRY(in_range(r.key, every, 1, INT32_MAX, err));
+    if ((hp->context_length - 1) / (int32_t)every >= TEMPERATURES_MAX)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " of a context of %d", r.key, every,
+                       hp->context_length);
+    hp->q_temperature_every = (int32_t)every;
+    return T9_STATUS_OK;
 }
 
 /* Which layers slide: one of each period does not, or the file has a list. */

@@ -12,14 +12,16 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {&arch_gemma3, &arch_llama, &arch_qwen2, &arch_qwen3};
+static const struct arch *const archs[] = {&arch_gemma3, &arch_llama, &arch_mistral3, &arch_qwen2,
+                                           &arch_qwen3};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, llama, qwen2, qwen3";
+    return "gemma3, llama, mistral3, qwen2, qwen3";
 }
 
 /* Loading state. */
@@ -56,8 +58,10 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
     return T9_STATUS_OK;
 }
 
-/* A slot of m->weights. The capacity covers every tensor, each bound once, and both kinds of
- * frequencies. */
+/* Vectors that are made here: both kinds of frequencies, the query scale. */
+enum { N_MADE = 3 };
+
+/* A slot of m->weights. The capacity covers every tensor, each bound once, and what is made. */
 static struct weight *weight_slot(struct model *m)
 {
     return m->n_weights < m->weights_cap ? &m->weights[m->n_weights] : NULL;
@@ -169,6 +173,25 @@ t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer
     return T9_STATUS_OK;
 }
 
+/* A vector that no tensor has. */
+static t9_status bind_made(struct model *m, const struct weight **out, const char *name,
+                           float *values, int32_t n, struct t9_err *err)
+{
+    struct weight_src src = {.name = name,
+                             .dtype = DTYPE_F32,
+                             .n_in = n,
+                             .n_out = 1,
+                             .read = read_memory,
+                             .ctx = values};
+    struct weight *w = weight_slot(m);
+    if (!w)
+        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
+    T9_TRY(be_vector_load(m->be, w, &src, err));
+    m->n_weights++;
+    *out = w;
+    return T9_STATUS_OK;
+}
+
 /* Rotary frequencies become a device vector, so that no forward computes a power. */
 static t9_status bind_frequencies(struct model *m, const struct rope_params *p,
                                   const float *factors, const char *name, struct rope_table *out,
@@ -183,19 +206,20 @@ static t9_status bind_frequencies(struct model *m, const struct rope_params *p,
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "what scales the rotary angles makes them useless (a magnitude of %g)",
                        (double)out->magnitude);
-    struct weight_src src = {.name = name,
-                             .dtype = DTYPE_F32,
-                             .n_in = p->n_rot / 2,
-                             .n_out = 1,
-                             .read = read_memory,
-                             .ctx = inv_freq};
-    struct weight *w = weight_slot(m);
-    if (!w)
-        return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
-    T9_TRY(be_vector_load(m->be, w, &src, err));
-    m->n_weights++;
-    out->inv_freq = w;
-    return T9_STATUS_OK;
+    return bind_made(m, &out->inv_freq, name, inv_freq, p->n_rot / 2, err);
+}
+
+/* The factors that queries grow by, as double rounded once. */
+static t9_status bind_q_scale(struct model *m, struct t9_err *err)
+{
+    const struct hparams *hp = &m->hp;
+    float scale[TEMPERATURES_MAX];
+    if (hp->q_temperature_every == 0)
+        return T9_STATUS_OK;
+    int32_t n = (hp->context_length - 1) / hp->q_temperature_every + 1;
+    for (int32_t i = 0; i < n; i++)
+        scale[i] = (float)(1 + (double)hp->q_temperature * log1p(i));
+    return bind_made(m, &m->q_scale, "q_scale", scale, n, err);
 }
 
 static t9_status bind_rope(struct model *m, struct binder *b, struct t9_err *err)
@@ -220,6 +244,7 @@ t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
 {
     struct hparams *hp = &m->hp;
     T9_TRY(bind_rope(m, b, err));
+    T9_TRY(bind_q_scale(m, err));
     const struct gguf_tensor *t = gguf_tensor_find(b->g, "token_embd.weight");
     if (t && (t->ne[1] < 1 || t->ne[1] > VOCAB_MAX))
         return t9_fail(err, T9_STATUS_CORRUPT, "token_embd.weight has %" PRIu64 " rows", t->ne[1]);
@@ -373,7 +398,7 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
     T9_TRY(find_arch(g, &m->arch, err));
     T9_TRY(m->arch->hparams(m, g, err));
     uint64_t n_tensors = gguf_tensor_count(g);
-    m->weights_cap = (size_t)n_tensors + 2;
+    m->weights_cap = (size_t)n_tensors + N_MADE;
     m->weights = mem_calloc(m->weights_cap, sizeof(*m->weights));
     m->layers = mem_calloc((size_t)m->hp.n_layers, sizeof(*m->layers));
     b->used = mem_calloc((size_t)n_tensors + 1, sizeof(*b->used));

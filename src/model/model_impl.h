@@ -18,6 +18,7 @@ enum {
     HEADS_MAX = 2048,
     VOCAB_MAX = 1 << 24,
     ROPE_MAX = KV_HEAD_DIM_MAX,
+    TEMPERATURES_MAX = 4096, /* entries of a query scale */
 };
 
 typedef enum rope_scaling {
@@ -46,7 +47,11 @@ struct hparams {
     float attn_scale;
     float embd_scale; /* a token's embedding is multiplied by it */
     act_kind act;     /* of the feed-forward part */
-    int32_t window;   /* keys that a sliding layer's row sees, its own included; 0: none slides */
+    /* Queries at position p are multiplied by 1 + q_temperature * ln(1 + p / q_temperature_every),
+     * the quotient rounded down; every 0: by nothing. */
+    float q_temperature;
+    int32_t q_temperature_every;
+    int32_t window; /* keys that a sliding layer's row sees, its own included; 0: none slides */
     bool sliding[LAYERS_MAX];
     struct rope_params rope, rope_sliding;
 };
@@ -77,6 +82,7 @@ struct model {
     size_t n_weights, weights_cap;
 
     const struct weight *token_embd, *output_norm, *output; /* output == token_embd when tied */
+    const struct weight *q_scale;         /* f32[n], see op_rope_store; NULL without */
     struct rope_table rope, rope_sliding; /* the second only where hp.window is not 0 */
     struct layer *layers;                 /* [n_layers] */
 };
@@ -85,6 +91,8 @@ struct binder;
 
 struct arch {
     const char *name;
+    /* Keys that most architectures refuse and this one reads; NULL-terminated, NULL: none. */
+    const char *const *own_keys;
     /* Reads keys into m->hp; refuses what this architecture cannot honour. */
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
     /* Loads every tensor. */
@@ -92,7 +100,7 @@ struct arch {
     /* Submits the ops of a batch; failures stick in cx. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
-extern const struct arch arch_gemma3, arch_llama, arch_qwen2, arch_qwen3;
+extern const struct arch arch_gemma3, arch_llama, arch_mistral3, arch_qwen2, arch_qwen3;
 
 /* ---- hparams.c ---- */
 
@@ -102,6 +110,11 @@ extern const struct arch arch_gemma3, arch_llama, arch_qwen2, arch_qwen3;
 t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct t9_err *err);
 /* For architectures whose released models attend to everything: logs a window that is ignored. */
 void hparams_ignore_window(const struct model *m, const struct gguf *g);
+/* For architectures that rotate whole heads: refuses another dimension_count. */
+t9_status hparams_whole_heads(const struct model *m, struct t9_err *err);
+/* The query temperature, where the file has one: "attention.temperature_scale" over
+ * "rope.scaling.original_context_length". */
+t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_err *err);
 /* The window, which layers slide and their rotary base. A layer is full when it is the last of each
  * `period` ones, where the file does not give another period or each layer's kind. The sliding
  * layers' frequencies are not scaled. */

@@ -408,17 +408,21 @@ static void add_keys(struct maker *m)
         arch_u32(m, "attention.sliding_window_pattern", 2);
         arch_f32(m, "rope.freq_base_swa", 1000);
     }
+    if (strcmp(p->arch, "mistral3") == 0) {
+        arch_f32(m, "attention.temperature_scale", 0.1f);
+        arch_u32(m, "rope.scaling.original_context_length", MKGGUF_TEMPERATURE_EVERY);
+    }
 }
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3", "llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"gemma3", "llama", "mistral3", "qwen2", "qwen3"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(err, T9_STATUS_INVALID, "arch %s is not gemma3, llama, qwen2 or qwen3",
-                       p->arch);
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "arch %s is not gemma3, llama, mistral3, qwen2 or qwen3", p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, llama, qwen2, qwen3 */
+    const char *arch; /* gemma3, llama, mistral3, qwen2, qwen3 */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim; /* 0 = width / heads */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
@@ -45,6 +45,8 @@ struct mkgguf_params {
 
 /* gemma3: every other layer sees only so many keys. */
 #define MKGGUF_WINDOW 40
+/* mistral3: queries grow after every so many positions. */
+#define MKGGUF_TEMPERATURE_EVERY 16
 
 /* INVALID for parameters that make no model, IO when the file cannot be written. */
 t9_status mkgguf_write(const char *path, const struct mkgguf_params *params, struct t9_err *err);

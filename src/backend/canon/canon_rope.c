@@ -69,6 +69,9 @@ void canon_qk_norm_rope_store(const struct op *op, struct be_task *t)
         if (h < n_head) {
             float *x = view_row(q, r) + (size_t)h * (size_t)d;
             norm_rotate(op, x, x, op->w[0], view_row(&op->src[2], r));
+            float scale = op_q_scale(op, r);
+            for (int32_t k = 0; op->w[2] && k < d; k++)
+                x[k] *= scale;
         } else {
             store_head(op, r, h - n_head);
         }

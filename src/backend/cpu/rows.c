@@ -193,5 +193,8 @@ void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t)
         if (op->w[0])
             isa->rmsnorm(x, x, op->w[0]->data, d, op->f[0]);
         isa->rope(x, view_row(&op->src[2], r), op->i[1], neox);
+        float scale = op_q_scale(op, r);
+        for (int32_t k = 0; op->w[2] && k < d; k++)
+            x[k] *= scale;
     }
 }

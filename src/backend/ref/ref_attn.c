@@ -39,8 +39,13 @@ void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
     int32_t d = g->head_dim;
     for (int32_t r = t->ith; r < q->rows; r += t->nth) {
         const float *cs = ref_row(&op->src[2], r);
-        for (int32_t h = 0; h < op->i[0]; h++)
-            norm_rotate(op, ref_row(q, r) + (size_t)h * d, op->w[0], cs);
+        float scale = op_q_scale(op, r);
+        for (int32_t h = 0; h < op->i[0]; h++) {
+            float *x = ref_row(q, r) + (size_t)h * d;
+            norm_rotate(op, x, op->w[0], cs);
+            for (int32_t i = 0; op->w[2] && i < d; i++)
+                x[i] *= scale;
+        }
         int32_t key = ref_i32(&op->src[3], r);
         if (key < 0)
             continue;

@@ -35,4 +35,5 @@ static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
     return bind_blocks(m, b, &spec, err);
 }
 
-const struct arch arch_gemma3 = {"gemma3", hparams, bind, blocks_forward};
+const struct arch arch_gemma3 = {
+    .name = "gemma3", .hparams = hparams, .bind = bind, .forward = blocks_forward};

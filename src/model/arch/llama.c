@@ -11,11 +11,7 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
 {
     T9_TRY(hparams_read(m, g, false, err));
     hparams_ignore_window(m, g);
-    if (m->hp.rope.n_rot != m->hp.head_dim)
-        return t9_fail(err, T9_STATUS_UNSUPPORTED,
-                       "llama.rope.dimension_count is %d, the head's %d is wanted",
-                       m->hp.rope.n_rot, m->hp.head_dim);
-    return T9_STATUS_OK;
+    return hparams_whole_heads(m, err);
 }
 
 static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
@@ -25,4 +21,5 @@ static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
     return bind_blocks(m, b, &spec, err);
 }
 
-const struct arch arch_llama = {"llama", hparams, bind, blocks_forward};
+const struct arch arch_llama = {
+    .name = "llama", .hparams = hparams, .bind = bind, .forward = blocks_forward};

@@ -22,4 +22,5 @@ static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
     return bind_blocks(m, b, &spec, err);
 }
 
-const struct arch arch_qwen3 = {"qwen3", hparams, bind, blocks_forward};
+const struct arch arch_qwen3 = {
+    .name = "qwen3", .hparams = hparams, .bind = bind, .forward = blocks_forward};

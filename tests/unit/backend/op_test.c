@@ -178,6 +178,15 @@ static void test_kv_ops_are_checked(void **state)
     s.n_rot = 4;
     op_qk_norm_rope_store(&b.cx, &s);
     expect_refusal(&b, "angles is [1, 6], [1, 4] wanted");
+    s.angles = view_f32(f, 1, 4);
+    const struct weight scale = {
+        .name = "scale", .layout = WEIGHT_LAYOUT_VECTOR, .data = f, .n_in = 2, .n_out = 1};
+    s.q_scale = &scale;
+    op_qk_norm_rope_store(&b.cx, &s);
+    expect_refusal(&b, "a query scale of every 0 positions");
+    s.q_scale_every = 1;
+    op_qk_norm_rope_store(&b.cx, &s);
+    expect_refusal(&b, "pos is absent");
     s.pool.p = NULL;
     op_qk_norm_rope_store(&b.cx, &s);
     expect_refusal(&b, "page pool is absent");

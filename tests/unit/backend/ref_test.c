@@ -236,6 +236,24 @@ static void test_rope_store(void **state)
     near(q2, (const float[]){-3, 2, 1, 4, -7, 6, 5, 8}, 8);
     for (size_t i = 0; i < sizeof(c.pool); i++)
         assert_int_equal(c.pool[i], -1);
+
+    /* A query at position 25 of a scale of every 10 takes the third factor, at 99 the last one;
+     * keys take none. */
+    const float factors[] = {1, 2, 3};
+    const struct weight scale = {
+        .layout = WEIGHT_LAYOUT_VECTOR, .data = factors, .n_in = 3, .n_out = 1};
+    const int32_t positions[] = {25, 99, 0};
+    for (size_t i = 0; i < T9_COUNT(positions); i++) {
+        float q3[] = {1, 2, 3, 4, 5, 6, 7, 8};
+        s = store_of(&c, 1, q3, k, v, angles, kv_idx, row_seq);
+        s.q_scale = &scale;
+        s.q_scale_every = 10;
+        s.pos = view_i32(&positions[i], 1, 1);
+        op_qk_norm_rope_store(&b.cx, &s);
+        float f = positions[i] ? 3 : 1;
+        near(q3, (const float[]){-2 * f, f, 3 * f, 4 * f, -6 * f, 5 * f, 7 * f, 8 * f}, 8);
+        near((const float[]){kp[1], kp[33], kp[65], kp[97]}, (const float[]){-2, 1, 3, 4}, 4);
+    }
     done(&b);
 }
 

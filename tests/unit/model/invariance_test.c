@@ -239,6 +239,12 @@ static void test_llama(void **state)
     check_fixture("llama");
 }
 
+static void test_ministral3(void **state)
+{
+    (void)state;
+    check_fixture("ministral3");
+}
+
 static void test_qwen2(void **state)
 {
     (void)state;
@@ -352,7 +358,7 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
 static void test_quantised(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "gemma3", "mistral3"};
     uint32_t n = 0;
     for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
         if (dtype_can_dequantize(id) && n++ % TYPE_STEP == 0)
@@ -366,9 +372,9 @@ static void test_quantised(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemma3),    cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_qwen2),     cmocka_unit_test(test_qwen3),
-        cmocka_unit_test(test_quantised),
+        cmocka_unit_test(test_gemma3),     cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_ministral3), cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),      cmocka_unit_test(test_quantised),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

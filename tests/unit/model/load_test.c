@@ -283,7 +283,8 @@ static void test_architectures(void **state)
     (void)state;
     struct loaded l;
     expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
-                   "architecture 'foo' is not supported; known: gemma3, llama, qwen2, qwen3");
+                   "architecture 'foo' is not supported; known: gemma3, llama, mistral3, qwen2, "
+                   "qwen3");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -291,6 +292,36 @@ static void test_architectures(void **state)
     loaded_free(&l);
     expect_ok((struct change){.arch = "qwen3"}, &l);
     assert_non_null(l.m->layers[1].q_norm);
+    loaded_free(&l);
+}
+
+/* Queries that grow with their position. */
+static void test_temperature(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct change c = {.arch = "mistral3",
+                       .f32_key = "attention.temperature_scale",
+                       .f32 = 0.5f,
+                       .u32_key = "rope.scaling.original_context_length",
+                       .u32 = 32};
+    expect_ok(c, &l);
+    const float *scale = l.m->q_scale->data;
+    assert_int_equal(l.m->q_scale->n_in, (l.m->hp.context_length + 31) / 32);
+    assert_true(scale[0] == 1);
+    assert_true(fabsf(scale[1] - 1.3465736f) < 1e-6f); /* 1 + ln(2) / 2 */
+    loaded_free(&l);
+    expect_refusal((struct change){.arch = "llama", .f32_key = c.f32_key, .f32 = 0.5f},
+                   T9_STATUS_UNSUPPORTED, "attention.temperature_scale = 0.5 is not supported");
+    c.f32 = -1;
+    expect_refusal(c, T9_STATUS_CORRUPT, "attention.temperature_scale is -1, outside");
+    c.f32 = 0.5f;
+    c.u32 = 0;
+    expect_refusal(c, T9_STATUS_CORRUPT, "original_context_length is 0, outside");
+    c.u32_key = NULL;
+    expect_refusal(c, T9_STATUS_CORRUPT, "rope.scaling.original_context_length");
+    expect_ok((struct change){.arch = "mistral3"}, &l);
+    assert_null(l.m->q_scale);
     loaded_free(&l);
 }
 
@@ -533,6 +564,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_temperature),
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),

@@ -133,6 +133,12 @@ static void test_mistral(void **state)
     check_model("mistral");
 }
 
+static void test_ministral3(void **state)
+{
+    (void)state;
+    check_model("ministral3");
+}
+
 static void test_qwen2(void **state)
 {
     (void)state;
@@ -156,7 +162,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemma3),      cmocka_unit_test(test_llama),
         cmocka_unit_test(test_llama3_rope), cmocka_unit_test(test_mistral),
-        cmocka_unit_test(test_qwen2),       cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_ministral3),  cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
