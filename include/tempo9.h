@@ -533,6 +533,7 @@ struct t9_event {
      * points). As long as the request lives. */
     const uint32_t *text_starts;
     bool stopped; /* one of `stops` is complete: the text of this event is the last */
+    int32_t stop; /* which of them; -1: none */
 };
 /* The next event. Waits up to timeout_ms for one (0: does not wait; -1: as long as it takes).
  * INVALID for a wrong struct_size, NOMEM for text. A reader who is late gets several tokens in one

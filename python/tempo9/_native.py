@@ -129,7 +129,7 @@ class Event(Sized):
                 ("n_prefilled", c.c_int32), ("tokens", c.POINTER(c.c_int32)), ("n_tokens", c.c_int32),
                 ("text", c.POINTER(c.c_char)), ("text_bytes", c.c_size_t), ("logprobs", c.POINTER(Logprob)),
                 ("n_logprobs", c.c_int32), ("finish", c.c_int), ("stop_token", c.c_int32), ("error", Err),
-                ("text_starts", c.POINTER(c.c_uint32)), ("stopped", c.c_bool)]
+                ("text_starts", c.POINTER(c.c_uint32)), ("stopped", c.c_bool), ("stop", c.c_int32)]
 
 
 EVENT_NONE, EVENT_ADMITTED, EVENT_PROGRESS, EVENT_TOKENS, EVENT_DONE, EVENT_ERROR = range(6)

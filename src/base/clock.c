@@ -46,3 +46,12 @@ void clock_iso8601(char out[32])
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%S", &tm);
     snprintf(out, 32, "%s.%03dZ", date, (int)(t.tv_nsec / 1000000));
 }
+
+void clock_format_utc(int64_t unix_s, char out[32])
+{
+    struct tm tm;
+    time_t t = (time_t)unix_s;
+    if (unix_s < 0 || unix_s > 253402300799 || !gmtime_r(&t, &tm) ||
+        strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
+        out[0] = 0;
+}

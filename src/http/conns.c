@@ -92,17 +92,22 @@ uint64_t conns_address_key(const struct sockaddr *from)
 
 static void say(struct conns *c, struct conn *conn, const struct conns_reply *r)
 {
-    char body[256], reply[640];
+    char body[512], reply[1024];
     const char *status = r->status;
     conn->end.code = r->code;
     if (!c->limits.can_speak)
         return;
-    int n = snprintf(body, sizeof body,
-                     "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
-                     "\"code\":\"%s\"}}",
-                     r->message,
-                     t9_status_openai_type(status[0] == '5' ? T9_STATUS_BUSY : T9_STATUS_INVALID),
-                     r->code);
+    int n =
+        r->body
+            ? snprintf(body, sizeof body, "%s", r->body)
+            : snprintf(body, sizeof body,
+                       "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,"
+                       "\"code\":\"%s\"}}",
+                       r->message,
+                       t9_status_openai_type(status[0] == '5' ? T9_STATUS_BUSY : T9_STATUS_INVALID),
+                       r->code);
+    if (n < 0 || (size_t)n >= sizeof body)
+        return;
     n = snprintf(reply, sizeof reply,
                  "HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s"
                  "Connection: close\r\n\r\n%s",
@@ -187,7 +192,7 @@ static bool has_begun(const struct conn *conn)
 /* With 408 where a request has begun. */
 static void give_up(struct conns *c, struct conn *conn, const char *message, uint64_t now_ns)
 {
-    struct conns_reply r = {"408 Request Timeout", "", "request_timeout", message};
+    struct conns_reply r = {"408 Request Timeout", "", "request_timeout", message, NULL};
     conn->end.code = r.code;
     if (has_begun(conn))
         say(c, conn, &r);
@@ -242,7 +247,7 @@ struct conn *conns_open(struct conns *c, int fd, const struct sockaddr *from, ui
         c->n_refused++;
         struct conns_reply r = {"503 Service Unavailable", "Retry-After: 5\r\n",
                                 "too_many_connections",
-                                "too many connections are open; try again later"};
+                                "too many connections are open; try again later", NULL};
         say(c, conn, &r);
         shut(c, conn, now_ns);
     }

@@ -65,6 +65,7 @@ struct conns_reply {
     const char *headers; /* more of them, each with its line's end */
     const char *code;
     const char *message; /* without quotes */
+    const char *body;    /* all of it; NULL: made of the two before */
 };
 /* Ends the connection of a request that is not complete. true: the client was told, now or before,
  * and what it still sends is to be thrown away. */

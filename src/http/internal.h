@@ -102,6 +102,7 @@ struct exchange {
     struct http_server *server;
     atomic_int refs;
     const struct route *route; /* NULL: unknown path */
+    bool anthropic;            /* the client speaks Anthropic's protocol */
     char request_id[72];
     char shown_path[64]; /* for the log */
     char method[12];
@@ -130,6 +131,7 @@ struct exchange {
     struct buf out; /* bytes of a stream to hand over, or the text of a whole reply */
     size_t out_at;
     bool out_done, completed_well;
+    bool begun; /* the stream's first event is out */
     atomic_bool streaming, comment_due, headers_due;
     _Atomic uint64_t last_write_ns;
 
@@ -197,6 +199,8 @@ enum MHD_Result reply_response(struct exchange *x, unsigned status, size_t n_byt
 enum MHD_Result reply_error(struct exchange *x, const struct chat_error *e);
 /* One that is no t9_status: 401, 405. */
 enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e);
+/* Appends the body of an error in the form that the client knows. */
+void reply_write_error(const struct exchange *x, const struct chat_error *e, struct buf *out);
 enum MHD_Result reply_options(struct exchange *x, const char *allow);
 /* The chat route, whenever its connection runs: replies, or suspends it. */
 enum MHD_Result reply_chat(struct exchange *x);

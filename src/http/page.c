@@ -24,6 +24,7 @@
 #define ROOT_TEXT                                                                                  \
     "tempo9 is running.\n\n"                                                                       \
     "POST /v1/chat/completions   chat, streamed or not (OpenAI's form)\n"                          \
+    "POST /v1/messages           the same (Anthropic's form)\n"                                    \
     "GET  /v1/models             the model served here\n"                                          \
     "GET  /v1/capabilities       every request field and what is done with it\n"                   \
     "GET  /health                whether requests are taken\n"                                     \

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "http/internal.h"
+#include "protocol/anthropic.h"
 #include "protocol/openai_chat.h"
 
 #include <stdio.h>
@@ -22,10 +23,12 @@ static void common_headers(struct exchange *x, struct MHD_Response *r)
 {
     const char *origin = guard_cors_origin(x->server, x->connection);
     (void)MHD_add_response_header(r, "X-Request-Id", x->request_id);
+    if (x->anthropic)
+        (void)MHD_add_response_header(r, "Request-Id", x->request_id);
     if (origin) {
         (void)MHD_add_response_header(r, "Access-Control-Allow-Origin", origin);
         (void)MHD_add_response_header(r, "Access-Control-Expose-Headers",
-                                      "Retry-After, X-Request-Id");
+                                      "Request-Id, Retry-After, X-Request-Id");
         (void)MHD_add_response_header(r, "Vary", "Origin");
     }
 }
@@ -96,15 +99,26 @@ static void note_error(struct exchange *x, const struct chat_error *e)
                    named ? e->param : "");
 }
 
+void reply_write_error(const struct exchange *x, const struct chat_error *e, struct buf *out)
+{
+    struct chat_error told = *e;
+    told.request_id = x->request_id;
+    if (x->route && x->route->adapter && x->route->adapter->error)
+        x->route->adapter->error(&told, out);
+    else if (x->anthropic)
+        anthropic_write_error(&told, out);
+    else
+        openai_write_error(&told, out);
+}
+
 enum MHD_Result reply_error_as(struct exchange *x, unsigned status, const struct chat_error *e)
 {
     struct buf b;
+    struct chat_error told = *e;
     buf_init(&b, 8192);
     note_error(x, e);
-    if (x->route && x->route->adapter && x->route->adapter->error)
-        x->route->adapter->error(e, &b);
-    else
-        openai_write_error(e, &b);
+    told.http_status = (int)status;
+    reply_write_error(x, &told, &b);
     enum MHD_Result ok =
         b.failed ? MHD_NO : reply_bytes(x, status, "application/json", buf_str(&b));
     buf_deinit(&b);
@@ -124,10 +138,13 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow)
         (void)MHD_add_response_header(r, "Allow", allow);
         if (guard_cors_origin(x->server, x->connection)) {
             (void)MHD_add_response_header(r, "Access-Control-Allow-Methods", allow);
-            (void)MHD_add_response_header(r, "Access-Control-Allow-Headers",
-                                          "Authorization, Content-Type, X-Api-Key, X-Request-Id, "
-                                          "X-Tempo9-Client, X-Tempo9-Priority, "
-                                          "X-Tempo9-Queue-Timeout-Ms");
+            (void)MHD_add_response_header(
+                r, "Access-Control-Allow-Headers",
+                "Anthropic-Beta, Anthropic-Dangerous-Direct-Browser-Access, "
+                "Anthropic-Version, "
+                "Authorization, Content-Type, X-Api-Key, X-Request-Id, "
+                "X-Tempo9-Client, X-Tempo9-Priority, "
+                "X-Tempo9-Queue-Timeout-Ms");
             (void)MHD_add_response_header(r, "Access-Control-Max-Age", "600");
         }
     }
@@ -145,6 +162,7 @@ static void fill(struct exchange *x)
     if (phase == EXCHANGE_PHASE_FAILED) {
         ev.kind = CHAT_EVENT_ERROR;
         ev.error = x->error;
+        ev.error.request_id = x->request_id;
         note_error(x, &x->error);
         chat_run_write(x->run, &ev, &x->out);
         x->out_done = true;
@@ -156,7 +174,9 @@ static void fill(struct exchange *x)
             return;
         if (ev.kind == CHAT_EVENT_ERROR)
             note_error(x, &ev.error);
+        ev.error.request_id = x->request_id;
         chat_run_write(x->run, &ev, &x->out);
+        x->begun = true;
         x->out_done = ev.kind == CHAT_EVENT_END || ev.kind == CHAT_EVENT_ERROR;
     }
 }
@@ -172,6 +192,12 @@ static ssize_t hand_over(struct exchange *x, char *to, size_t max)
     if (atomic_load(&x->phase) == EXCHANGE_PHASE_STARTED)
         chat_run_mark_byte(x->run, now);
     return (ssize_t)n;
+}
+
+static const char *keep_alive(const struct exchange *x)
+{
+    const struct chat_adapter *a = x->route->adapter;
+    return x->begun && a->ping ? a->ping : a->comment;
 }
 
 static ssize_t read_stream(void *exchange, uint64_t pos, char *to, size_t max)
@@ -191,7 +217,7 @@ static ssize_t read_stream(void *exchange, uint64_t pos, char *to, size_t max)
         x->out_at = 0;
         fill(x);
         if (x->out.n == 0 && atomic_exchange(&x->comment_due, false))
-            buf_puts(&x->out, x->route->adapter->comment);
+            buf_puts(&x->out, keep_alive(x));
         if (x->out.failed)
             return MHD_CONTENT_READER_END_WITH_ERROR;
         if (x->out.n == 0 && !x->out_done) {

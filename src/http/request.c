@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "http/internal.h"
+#include "protocol/anthropic.h"
 #include "protocol/caller.h"
 
 #include <netinet/in.h>
@@ -45,7 +46,13 @@ static void show_path(struct exchange *x, const char *url)
     x->shown_path[n] = 0;
 }
 
-#define TOO_LARGE "the body is larger than the limit of %llu bytes"
+static void too_large(const struct exchange *x, struct chat_error *e)
+{
+    *e = (struct chat_error){0};
+    (void)chat_fail(e, T9_STATUS_TOO_LARGE, NULL, "request_too_large",
+                    "the body is larger than the limit of %llu bytes",
+                    (unsigned long long)x->server->p.body_bytes_max);
+}
 
 static enum MHD_Result refuse_body(struct exchange *x)
 {
@@ -54,8 +61,7 @@ static enum MHD_Result refuse_body(struct exchange *x)
         (void)chat_fail(&e, T9_STATUS_BUSY, NULL, "server_busy",
                         "too many large requests are being received; try again later");
     else
-        (void)chat_fail(&e, T9_STATUS_TOO_LARGE, NULL, "request_too_large", TOO_LARGE,
-                        (unsigned long long)x->server->p.body_bytes_max);
+        too_large(x, &e);
     return reply_error(x, &e);
 }
 
@@ -205,6 +211,9 @@ static enum MHD_Result begin_request(struct http_server *s, struct MHD_Connectio
     show_path(x, url);
     (void)snprintf(x->method, sizeof x->method, "%s", method);
     choose_id(x);
+    x->anthropic =
+        head_value(c, "Anthropic-Version").p ||
+        (x->route && x->route->adapter && x->route->adapter->error == anthropic_write_error);
     x->conn = conn_of(c);
     conns_body(&s->conns, x->conn, 0);
     enum MHD_Result result = MHD_YES;
@@ -224,12 +233,18 @@ static enum MHD_Result end_body(struct exchange *x)
 {
     struct http_server *s = x->server;
     struct conns_end end;
-    char message[128];
+    struct chat_error e;
+    struct buf body;
     if (conns_ended(&s->conns, x->conn, &end))
         return MHD_YES;
-    struct conns_reply r = {"413 Content Too Large", "", "request_too_large", message};
-    (void)snprintf(message, sizeof message, TOO_LARGE, (unsigned long long)s->p.body_bytes_max);
-    if (!conns_refuse(&s->conns, x->conn, &r, clock_now_ns()))
+    too_large(x, &e);
+    buf_init(&body, 1024);
+    reply_write_error(x, &e, &body);
+    buf_putc(&body, 0);
+    struct conns_reply r = {"413 Content Too Large", "", e.code, e.err.msg, body.p};
+    bool told = !body.failed && conns_refuse(&s->conns, x->conn, &r, clock_now_ns());
+    buf_deinit(&body);
+    if (!told)
         return MHD_NO;
     notifier_look(s);
     return MHD_YES;

@@ -4,6 +4,7 @@
  */
 #include "base/log.h"
 #include "http/internal.h"
+#include "protocol/anthropic.h"
 #include "protocol/endpoints.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
@@ -62,12 +63,17 @@ static enum MHD_Result get_openapi(struct exchange *x, const char *url)
     return send_buf(x, "application/json", &b);
 }
 
+static models_form form_of(const struct exchange *x)
+{
+    return x->anthropic ? MODELS_FORM_ANTHROPIC : MODELS_FORM_OPENAI;
+}
+
 static enum MHD_Result get_models(struct exchange *x, const char *url)
 {
     struct buf b;
     (void)url;
     buf_init(&b, 1 << 20);
-    models_write_list(x->server->prep, x->server->started_s, &b);
+    models_write_list(x->server->prep, x->server->started_s, form_of(x), &b);
     return send_buf(x, "application/json", &b);
 }
 
@@ -77,7 +83,7 @@ static enum MHD_Result get_model(struct exchange *x, const char *url)
     struct chat_error e = {0};
     str id = str_from(url + strlen(x->route->path));
     buf_init(&b, 1 << 20);
-    if (models_write_one(x->server->prep, id, x->server->started_s, &b))
+    if (models_write_one(x->server->prep, id, x->server->started_s, form_of(x), &b))
         return send_buf(x, "application/json", &b);
     buf_deinit(&b);
     (void)chat_fail(&e, T9_STATUS_NOT_FOUND, "model", "model_not_found",
@@ -88,6 +94,10 @@ static enum MHD_Result get_model(struct exchange *x, const char *url)
 static const struct route routes[] = {
     {.path = "/v1/chat/completions", .methods = ROUTE_POST, .adapter = &openai_chat_adapter},
     {.path = "/v1/completions", .methods = ROUTE_POST, .adapter = &openai_completions_adapter},
+    {.path = "/v1/messages", .methods = ROUTE_POST, .adapter = &anthropic_messages_adapter},
+    {.path = "/v1/messages/count_tokens",
+     .methods = ROUTE_POST,
+     .adapter = &anthropic_count_adapter},
     {.path = "/tokenize", .methods = ROUTE_POST, .adapter = &tokenize_adapter},
     {.path = "/detokenize", .methods = ROUTE_POST, .adapter = &detokenize_adapter},
     {.path = "/apply-template", .methods = ROUTE_POST, .adapter = &apply_template_adapter},

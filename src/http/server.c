@@ -216,7 +216,7 @@ enum { LAST_WORDS_MS = 2000 };
 static void refuse_arriving(struct http_server *s)
 {
     static const struct conns_reply r = {"503 Service Unavailable", "Retry-After: 1\r\n",
-                                         "server_stopping", "the server is stopping"};
+                                         "server_stopping", "the server is stopping", NULL};
     uint64_t until = clock_now_ns() + (uint64_t)LAST_WORDS_MS * 1000000;
     while (conns_refuse_begun(&s->conns, &r, clock_now_ns()) > 0 && clock_now_ns() < until)
         clock_sleep_ms(5);

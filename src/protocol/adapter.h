@@ -21,6 +21,8 @@ struct chat_adapter {
     const char *stream_type; /* Content-Type of a stream; NULL: there are none */
     const char *id_prefix;   /* of reply ids */
     const char *comment;     /* a line that keeps a silent stream alive, or NULL */
+    const char *ping;        /* the same once its BEGIN was written; NULL: comment */
+    const char *call_prefix; /* of the ids of all calls; NULL: "call_" of those that we make */
     /* Body to request (initialised by the caller, who frees it whatever comes back). */
     t9_status (*parse)(str body, bool strict, struct chat_request *out, struct chat_error *err);
     /* Of a protocol that needs no engine: appends the reply's body. The writers below are NULL. */
@@ -33,6 +35,9 @@ struct chat_adapter {
     size_t state_bytes;
     /* Whether END of a stream has its complete choices, too. */
     bool keeps_choices;
+    /* Whether BEGIN waits until the engine has looked into its cache, and has the prompt's usage.
+     */
+    bool begin_has_usage;
     /* Appends the stream's bytes for one event. */
     void (*stream)(const struct chat_reply *r, const struct chat_event *ev, struct buf *out);
     /* Appends the body of a reply that is not streamed; `end` is its END event. */

@@ -62,7 +62,9 @@ void chat_request_drop_input(struct chat_request *r)
 {
     if (r->doc)
         yyjson_doc_free(r->doc);
-    r->doc = NULL;
+    if (r->own)
+        yyjson_doc_free(r->own);
+    r->doc = r->own = NULL;
     arena_deinit(&r->arena);
     r->model = r->reasoning_effort = r->suffix = (str){NULL, 0};
     r->messages = NULL;
@@ -70,7 +72,6 @@ void chat_request_drop_input(struct chat_request *r)
     r->tools = NULL;
     r->n_messages = r->n_prompts = r->n_tools = 0;
     r->template_kwargs = NULL;
-    r->stops = NULL;
     r->sampling.bias = NULL;
     r->sampling.n_bias = 0;
 }

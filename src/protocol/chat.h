@@ -33,9 +33,10 @@ enum {
 /* An error as an API tells it: the status, the parameter at fault and a short code. */
 struct chat_error {
     struct t9_err err;
-    char param[64];   /* "" when no single parameter is at fault */
-    const char *code; /* static text, NULL when there is none */
-    int http_status;  /* 0: the one of err.code */
+    char param[64];         /* "" when no single parameter is at fault */
+    const char *code;       /* static text, NULL when there is none */
+    int http_status;        /* 0: the one of err.code */
+    const char *request_id; /* the transport's, where a body tells it; NULL: it does not */
 };
 
 /* Writes everything at once and returns `status`. `param` and `code` may be NULL. */
@@ -90,6 +91,15 @@ struct chat_tool {
     yyjson_val *schema; /* of its arguments, an object; NULL: none was given */
 };
 
+/* Up to where a client wants the prompt kept in the cache, by its last mark: `ms` 0: no mark. After
+ * the first n_tools tools, where n_messages is 0; else after content_bytes of the content of
+ * message n_messages - 1, or with CHAT_PIN_ALL after all of that message. */
+struct chat_pin {
+    int64_t ms;
+    size_t n_tools, n_messages, content_bytes;
+};
+#define CHAT_PIN_ALL ((size_t)-1)
+
 /* A prompt that is taken as it is: text, or tokens where `tokens` is set. */
 struct chat_prompt {
     str text;
@@ -100,6 +110,7 @@ struct chat_prompt {
 struct chat_request {
     struct arena arena; /* goes with the body: see chat_request_drop_input */
     yyjson_doc *doc;    /* the body */
+    yyjson_doc *own;    /* values that the parser made itself, which go with the body; NULL: none */
     struct arena kept;
 
     str model; /* as the client wrote it; empty when absent */
@@ -113,6 +124,9 @@ struct chat_request {
     yyjson_val *template_kwargs; /* object, or NULL */
     str reasoning_effort;        /* empty when absent */
     bool has_thinking, thinking; /* enable_thinking */
+    /* No warning where the template has no such switch: the client says no more than may be. */
+    bool thinking_is_wish, effort_is_wish;
+    struct chat_pin pin;
 
     /* Raw prompts instead of messages. */
     const struct chat_prompt *prompts;
@@ -137,8 +151,8 @@ struct chat_request {
     bool logprobs;
     int32_t n_top; /* likeliest tokens beside each; only with logprobs */
     bool token_ids;
-    str *stops;     /* at most CHAT_STOPS_MAX */
-    size_t n_stops; /* stays when they are dropped */
+    str *stops; /* in `kept`, at most CHAT_STOPS_MAX */
+    size_t n_stops;
 
     int32_t priority;         /* higher first */
     int64_t queue_timeout_ms; /* longest wait before it begins to compute; 0: no limit */
@@ -225,8 +239,9 @@ struct chat_event {
     struct chat_tokens tokens;
     t9_finish finish;        /* FINISH: STOP or LENGTH */
     int32_t stop_token;      /* FINISH: the one of stop_tokens that ended it, else -1 */
+    int32_t stop;            /* FINISH: the one of stops that did, else -1 */
     bool is_last;            /* FINISH: the others are complete */
-    struct chat_usage usage; /* END and the last FINISH, as timings */
+    struct chat_usage usage; /* END and the last FINISH, as timings; BEGIN: see the adapter */
     struct chat_timings timings;
     struct chat_error error; /* ERROR */
     /* END, where the adapter keeps them: as long as the run lives. */
@@ -251,7 +266,7 @@ struct chat_choice {
     bool has_calls;                    /* as in FINISH */
     struct chat_tokens prompt, answer; /* where details of tokens are wanted */
     t9_finish finish;
-    int32_t stop_token;
+    int32_t stop_token, stop; /* as in FINISH */
 };
 
 /* What stays the same in all parts of one reply. */

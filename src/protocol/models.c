@@ -3,6 +3,7 @@
  */
 #include "protocol/models.h"
 
+#include "base/clock.h"
 #include "protocol/caller.h"
 #include "protocol/endpoints.h"
 
@@ -33,26 +34,61 @@ static void write_model(const struct prep *p, str id, int64_t created_s, struct 
     buf_putc(out, '}');
 }
 
-void models_write_list(const struct prep *p, int64_t created_s, struct buf *out)
+static void write_anthropic_model(const struct prep *p, str id, int64_t created_s, struct buf *out)
 {
-    const struct prep_params *q = prep_params_of(p);
-    buf_puts(out, "{\"object\":\"list\",\"data\":[");
-    write_model(p, str_from(q->model_name), created_s, out);
-    for (size_t i = 0; i < q->n_aliases; i++) {
-        buf_putc(out, ',');
-        write_model(p, str_from(q->aliases[i]), created_s, out);
-    }
-    buf_puts(out, "]}");
+    char created[32];
+    clock_format_utc(created_s, created);
+    buf_puts(out, "{\"type\":\"model\",\"id\":");
+    json_write_str(out, id);
+    buf_puts(out, ",\"display_name\":");
+    json_write_str(out, id);
+    buf_putc(out, ',');
+    member_str(out, "created_at", created);
+    if (prep_params_of(p)->engine)
+        buf_printf(out, ",\"max_input_tokens\":%d,\"max_tokens\":%d", prep_max_length(p),
+                   prep_max_length(p));
+    buf_puts(out, ",\"lifecycle\":\"active\"}");
 }
 
-bool models_write_one(const struct prep *p, str id, int64_t created_s, struct buf *out)
+static void write_model_as(const struct prep *p, str id, int64_t created_s, models_form form,
+                           struct buf *out)
+{
+    if (form == MODELS_FORM_ANTHROPIC)
+        write_anthropic_model(p, id, created_s, out);
+    else
+        write_model(p, id, created_s, out);
+}
+
+void models_write_list(const struct prep *p, int64_t created_s, models_form form, struct buf *out)
+{
+    const struct prep_params *q = prep_params_of(p);
+    bool anthropic = form == MODELS_FORM_ANTHROPIC;
+    buf_puts(out, anthropic ? "{\"data\":[" : "{\"object\":\"list\",\"data\":[");
+    write_model_as(p, str_from(q->model_name), created_s, form, out);
+    for (size_t i = 0; i < q->n_aliases; i++) {
+        buf_putc(out, ',');
+        write_model_as(p, str_from(q->aliases[i]), created_s, form, out);
+    }
+    buf_putc(out, ']');
+    if (anthropic) {
+        const char *last = q->n_aliases ? q->aliases[q->n_aliases - 1] : q->model_name;
+        buf_puts(out, ",\"has_more\":false,");
+        member_str(out, "first_id", q->model_name);
+        buf_putc(out, ',');
+        member_str(out, "last_id", last);
+    }
+    buf_putc(out, '}');
+}
+
+bool models_write_one(const struct prep *p, str id, int64_t created_s, models_form form,
+                      struct buf *out)
 {
     const struct prep_params *q = prep_params_of(p);
     bool known = str_eqz(id, q->model_name);
     for (size_t i = 0; i < q->n_aliases && !known; i++)
         known = str_eqz(id, q->aliases[i]);
     if (known)
-        write_model(p, id, created_s, out);
+        write_model_as(p, id, created_s, form, out);
     return known;
 }
 

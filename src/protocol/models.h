@@ -13,10 +13,17 @@ struct capabilities {
     bool invariant;          /* the same bits whatever runs beside it */
 };
 
+/* Whose clients are told of a model. */
+typedef enum models_form {
+    MODELS_FORM_OPENAI,
+    MODELS_FORM_ANTHROPIC,
+} models_form;
+
 /* Appends the list of models. */
-void models_write_list(const struct prep *p, int64_t created_s, struct buf *out);
+void models_write_list(const struct prep *p, int64_t created_s, models_form form, struct buf *out);
 /* Appends one model; false when `id` is no name of the served one (and nothing was appended). */
-bool models_write_one(const struct prep *p, str id, int64_t created_s, struct buf *out);
+bool models_write_one(const struct prep *p, str id, int64_t created_s, models_form form,
+                      struct buf *out);
 /* Appends {"server":..,"model":..,"protocols":{"openai_chat":{"path":..,"fields":[..]}}}. */
 void capabilities_write(const struct prep *p, const struct capabilities *c, struct buf *out);
 

@@ -4,6 +4,7 @@
  */
 #include "protocol/endpoints.h"
 
+#include "protocol/anthropic.h"
 #include "protocol/caller.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
@@ -12,8 +13,9 @@
 #include <string.h>
 
 const struct chat_adapter *const endpoints[] = {
-    &openai_chat_adapter, &openai_completions_adapter, &tokenize_adapter,
-    &detokenize_adapter,  &apply_template_adapter,
+    &openai_chat_adapter,     &openai_completions_adapter, &anthropic_messages_adapter,
+    &anthropic_count_adapter, &tokenize_adapter,           &detokenize_adapter,
+    &apply_template_adapter,
 };
 const size_t n_endpoints = T9_COUNT(endpoints);
 
@@ -116,6 +118,32 @@ static const struct {
      "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":"
      "\"string\",\"minLength\":1},\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\","
      "\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}"},
+    {"AnthropicMessages",
+     "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"role\","
+     "\"content\"],\"properties\":{\"role\":{\"enum\":[\"user\",\"assistant\",\"system\"]},"
+     "\"content\":{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"items\":{"
+     "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\","
+     "\"thinking\",\"redacted_thinking\",\"tool_use\",\"tool_result\",\"document\"]}}}}]}}}}"},
+    {"AnthropicTool",
+     "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"type\":{\"type\":["
+     "\"string\",\"null\"]},\"description\":{\"type\":[\"string\",\"null\"]},\"input_schema\":{"
+     "\"type\":\"object\"}}}"},
+    {"AnthropicMessage",
+     "{\"type\":\"object\",\"required\":[\"id\",\"type\",\"role\",\"model\",\"content\","
+     "\"stop_reason\",\"stop_sequence\",\"usage\"],\"properties\":{\"type\":{\"const\":\"message\"}"
+     ","
+     "\"role\":{\"const\":\"assistant\"},\"content\":{\"type\":\"array\",\"items\":{\"type\":"
+     "\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\",\"thinking\","
+     "\"tool_use\"]}}}},\"stop_reason\":{\"enum\":[\"end_turn\",\"max_tokens\",\"stop_sequence\","
+     "\"tool_use\"]},\"stop_sequence\":{\"type\":[\"string\",\"null\"]},\"usage\":{\"type\":"
+     "\"object\",\"required\":[\"input_tokens\",\"cache_creation_input_tokens\","
+     "\"cache_read_input_tokens\",\"output_tokens\"]},\"tempo9\":{\"type\":\"object\"}}}"},
+    {"AnthropicError",
+     "{\"type\":\"object\",\"required\":[\"type\",\"error\",\"request_id\"],\"properties\":{"
+     "\"type\":{"
+     "\"const\":\"error\"},\"error\":{\"type\":\"object\",\"required\":[\"type\",\"message\"],"
+     "\"properties\":{\"type\":{\"type\":\"string\"},\"message\":{\"type\":\"string\","
+     "\"minLength\":1}}},\"request_id\":{\"type\":[\"string\",\"null\"]}}}"},
 };
 
 static void write_text(struct buf *b, const char *key, const char *text)
@@ -125,15 +153,17 @@ static void write_text(struct buf *b, const char *key, const char *text)
 }
 
 /* ,"4XX": and ,"5XX": every error has the same form. */
-static void write_errors(struct buf *b)
+static void write_errors(struct buf *b, const char *schema)
 {
     static const char *const codes[][2] = {{"4XX", "refused, with a message that says why"},
                                            {"5XX", "not now, or not at all"}};
     for (size_t i = 0; i < T9_COUNT(codes); i++) {
         buf_printf(b, ",\"%s\":{", codes[i][0]);
         write_text(b, "description", codes[i][1]);
-        buf_puts(b, ",\"content\":{\"application/json\":{\"schema\":{\"$ref\":"
-                    "\"#/components/schemas/Error\"}}}}");
+        buf_printf(b,
+                   ",\"content\":{\"application/json\":{\"schema\":{\"$ref\":"
+                   "\"#/components/schemas/%s\"}}}}",
+                   schema);
     }
 }
 
@@ -181,6 +211,26 @@ static const char *required_field(const struct chat_adapter *a)
     return has_both ? NULL : found;
 }
 
+/* "required":[..], */
+static void write_required(struct buf *b, const struct chat_adapter *a)
+{
+    const char *main = required_field(a), *before = "\"required\":[";
+    if (main) {
+        buf_puts(b, before);
+        json_write_str(b, str_from(main));
+        before = ",";
+    }
+    for (size_t i = 0; i < a->n_fields; i++) {
+        if (!a->fields[i].required)
+            continue;
+        buf_puts(b, before);
+        json_write_str(b, str_from(a->fields[i].name));
+        before = ",";
+    }
+    if (*before == ',')
+        buf_puts(b, "],");
+}
+
 static void write_headers(struct buf *b)
 {
     buf_puts(b, "\"parameters\":[");
@@ -196,7 +246,6 @@ static void write_headers(struct buf *b)
 
 static void write_post(struct buf *b, const struct chat_adapter *a)
 {
-    const char *required = required_field(a);
     json_write_key(b, a->path);
     buf_puts(b, "{\"post\":{");
     write_text(b, "operationId", a->name);
@@ -207,11 +256,7 @@ static void write_post(struct buf *b, const struct chat_adapter *a)
         write_headers(b);
     buf_puts(b, "\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{\"schema\":{"
                 "\"type\":\"object\",");
-    if (required) {
-        buf_puts(b, "\"required\":[");
-        json_write_str(b, str_from(required));
-        buf_puts(b, "],");
-    }
+    write_required(b, a);
     write_fields(b, a);
     buf_puts(b, "}}}},\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{"
                 "\"application/json\":{\"schema\":");
@@ -223,7 +268,7 @@ static void write_post(struct buf *b, const struct chat_adapter *a)
         buf_puts(b, "{\"schema\":{\"type\":\"string\"}}");
     }
     buf_puts(b, "}}");
-    write_errors(b);
+    write_errors(b, a->error == anthropic_write_error ? "AnthropicError" : "Error");
     buf_puts(b, "}}}");
 }
 
@@ -244,7 +289,7 @@ static void write_get(struct buf *b, size_t i)
     buf_puts(b, "{\"schema\":");
     buf_puts(b, gets[i].schema);
     buf_puts(b, "}}}");
-    write_errors(b);
+    write_errors(b, "Error");
     buf_puts(b, "}}}");
 }
 

@@ -40,6 +40,7 @@ struct policy_field {
     const char *same_as;
     /* JSON Schema of its values; NULL: follows from policy_f32 and its kin, else any value. */
     const char *schema;
+    bool required; /* beside the one that says what it is about */
 };
 
 /* Appends the field's JSON Schema with its note as the description. */

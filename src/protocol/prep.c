@@ -465,9 +465,10 @@ t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, str
 
 void prep_note_switches(const struct prep *p, struct chat_request *r)
 {
-    if (r->has_thinking && !p->info.thinking_switch)
+    if (r->has_thinking && !r->thinking_is_wish && !p->info.thinking_switch)
         chat_warn(r, "enable_thinking has no effect: the model's chat template has no such switch");
-    if (r->reasoning_effort.n > 0 && !p->info.effort_switch && !p->info.thinking_switch)
+    if (r->reasoning_effort.n > 0 && !r->effort_is_wish && !p->info.effort_switch &&
+        !p->info.thinking_switch)
         chat_warn(r,
                   "reasoning_effort has no effect: the model's chat template has no such switch");
     if (tells_tools(p, r))

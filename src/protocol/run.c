@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "protocol/pin.h"
 #include "protocol/run_impl.h"
 
 #include <errno.h>
@@ -153,7 +154,7 @@ static t9_status make_prompts(struct chat_run *run, struct chat_error *err)
         if (is_gone(run))
             return gone(err);
         t9_status s = q->n_prompts ? prep_prompt(run->prep, q, i, &run->prompts[i], err)
-                                   : prep_tokens(run->prep, q, &run->prompts[i], err);
+                                   : pin_prompt(run->prep, q, &run->prompts[i], err);
         T9_TRY(name_prompt(run, i, s, err));
     }
     run->reply.prompt_ids = run->prompts[0].p;
@@ -228,7 +229,7 @@ static void choice_init(struct run_choice *c, struct chat_run *run, size_t index
     c->run = run;
     c->index = (int32_t)index;
     c->prompt = c->index / run->request.n;
-    c->stop_token = -1;
+    c->stop_token = c->stop = -1;
     buf_init(&c->echo, TEXT_BYTES_MAX);
     buf_init(&c->echo_starts, TEXT_BYTES_MAX);
 }

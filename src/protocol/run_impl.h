@@ -48,7 +48,7 @@ struct run_choice {
     bool satisfied;   /* by its first call, where one is wanted */
     bool parsed;      /* all text has gone through the parser */
     t9_finish finish; /* once DONE or ERROR was read, as the next */
-    int32_t stop_token;
+    int32_t stop_token, stop;
 };
 
 struct chat_run {

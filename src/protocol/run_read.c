@@ -262,6 +262,8 @@ static t9_status parse_end(struct run_choice *c)
     return s == T9_STATUS_OK ? answer_parser_end(c->parser) : s;
 }
 
+enum { CALL_ID_BYTES_MAX = 64 };
+
 /* Whether a client can take it as it is. */
 static bool id_is_fine(str id)
 {
@@ -269,20 +271,25 @@ static bool id_is_fine(str id)
         if (id.p[i] <= ' ' || id.p[i] > '~' || id.p[i] == '"' || id.p[i] == '\\')
             return false;
     }
-    return id.n > 0 && id.n <= 64;
+    return id.n > 0 && id.n <= CALL_ID_BYTES_MAX;
 }
 
 /* The model's own, or one that follows from the reply's: the same for the same call. */
 static str make_call_id(struct run_choice *c, const struct answer_part *part)
 {
     static const char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    enum { LETTERS = 24 };
+    enum { LETTERS = 24, PREFIX_MAX = 8 };
     struct chat_run *run = c->run;
-    char id[8 + LETTERS] = "call_";
+    char id[PREFIX_MAX + CALL_ID_BYTES_MAX];
+    const char *always = run->adapter->call_prefix;
     int32_t letters = prep_info(run->prep)->dialect->id_letters;
-    size_t n = letters ? 0 : strlen(id), end = n + (letters ? (size_t)letters : LETTERS);
-    if (id_is_fine(part->id))
-        return arena_str(&run->request.arena, part->id);
+    const char *prefix = always ? always : letters || id_is_fine(part->id) ? "" : "call_";
+    size_t n = strlen(prefix), end = n + (letters ? (size_t)letters : LETTERS);
+    memcpy(id, prefix, n);
+    if (id_is_fine(part->id)) {
+        memcpy(id + n, part->id.p, part->id.n);
+        return arena_str(&run->request.arena, (str){id, n + part->id.n});
+    }
     if (end > sizeof id)
         end = sizeof id;
     struct {
@@ -401,10 +408,12 @@ static struct chat_event finish_event(struct run_choice *c)
                 : c->satisfied           ? T9_FINISH_STOP
                                          : end->finish;
     c->stop_token = asked_stop_token(c, end->stop_token);
+    c->stop = end->stop;
     struct chat_event ev = {.kind = CHAT_EVENT_FINISH,
                             .choice = c->index,
                             .finish = c->finish,
                             .stop_token = c->stop_token,
+                            .stop = c->stop,
                             .has_calls = has_calls(c),
                             .is_last = true};
     for (size_t i = 0; i < c->run->n_choices; i++)
@@ -416,15 +425,22 @@ static struct chat_event finish_event(struct run_choice *c)
     return ev;
 }
 
+static struct chat_event begin_event(struct run_choice *c)
+{
+    struct chat_event ev = {.kind = CHAT_EVENT_BEGIN, .choice = c->index};
+    c->begun = true;
+    if (c->run->adapter->begin_has_usage)
+        ev.usage = usage_of(c->run);
+    return ev;
+}
+
 static struct chat_event choice_next(struct run_choice *c)
 {
     struct chat_event none = {0}, ev;
     if (c->over)
         return none;
-    if (!c->begun) {
-        c->begun = true;
-        return (struct chat_event){.kind = CHAT_EVENT_BEGIN, .choice = c->index};
-    }
+    if (!c->begun && !c->run->adapter->begin_has_usage)
+        return begin_event(c);
     for (;;) {
         if (part_event(c, &ev))
             return ev;
@@ -437,6 +453,9 @@ static struct chat_event choice_next(struct run_choice *c)
         c->has_ev = kind != T9_EVENT_NONE;
         if (kind == T9_EVENT_NONE)
             return none;
+        /* Whatever comes first, it was admitted; the event is looked at after this one. */
+        if (!c->begun && kind != T9_EVENT_ERROR)
+            return begin_event(c);
         bool tokens = kind == T9_EVENT_TOKENS;
         if (c->run->request.echo && !c->echoed && (tokens || kind == T9_EVENT_DONE))
             return echo_event(c);
@@ -561,8 +580,10 @@ static bool whole_choice(const struct chat_run *run, const struct run_choice *c,
                          struct chat_choice *out)
 {
     const struct run_whole *w = c->whole;
-    *out = (struct chat_choice){
-        .finish = c->finish, .stop_token = c->stop_token, .has_calls = has_calls(c)};
+    *out = (struct chat_choice){.finish = c->finish,
+                                .stop_token = c->stop_token,
+                                .stop = c->stop,
+                                .has_calls = has_calls(c)};
     if (w) {
         out->text = buf_str(&w->text);
         out->reasoning = buf_str(&w->reasoning);

@@ -420,6 +420,7 @@ static void tokens_event(struct t9_request *q, int32_t from, struct t9_event *ev
     ev->tokens = q->r->tokens + from;
     ev->n_tokens = q->at - from;
     ev->stopped = q->stop_hit;
+    ev->stop = q->stop_hit ? (int32_t)q->stop.hit : -1;
     if (q->r->logprobs) {
         ev->n_logprobs = 1 + q->r->n_top;
         ev->logprobs = q->r->logprobs + (size_t)from * (size_t)ev->n_logprobs;
@@ -445,6 +446,7 @@ static void last_event(struct t9_request *q, struct t9_event *ev)
     }
     ev->kind = T9_EVENT_DONE;
     ev->stopped = q->stop_hit;
+    ev->stop = q->stop_hit ? (int32_t)q->stop.hit : -1;
     ev->finish = q->stop_hit ? T9_FINISH_STOP : (t9_finish)q->last.reason;
     ev->stop_token = q->stop_hit ? -1 : q->r->stop_token;
 }
@@ -511,7 +513,7 @@ static bool has_event(void *ctx)
 
 t9_status t9_request_next(t9_request *r, int32_t timeout_ms, struct t9_event *out)
 {
-    struct t9_event ev = {.n_prompt = r->r->n_prompt, .stop_token = -1};
+    struct t9_event ev = {.n_prompt = r->r->n_prompt, .stop_token = -1, .stop = -1};
     struct waiting w = {.q = r, .ev = &ev};
     T9_TRY(sdk_out_check(out)); /* before an event is taken that could not be handed over */
     (void)signal_wait(&r->signal, has_event, &w, timeout_ms);

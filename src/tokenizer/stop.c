@@ -22,15 +22,17 @@ void stop_deinit(struct stop_matcher *m)
     buf_deinit(&m->held);
 }
 
-/* Bytes of the longest stop string that ends at the end of `s`, 0 when none does. */
-static size_t complete_at_end(const struct stop_matcher *m, str s)
+/* Bytes of the longest stop string that ends at the end of `s`, 0 when none does. Notes which. */
+static size_t complete_at_end(struct stop_matcher *m, str s)
 {
     size_t best = 0;
     for (size_t i = 0; i < m->n_stops; i++) {
         str stop = m->stops[i];
         if (stop.n > best && stop.n <= s.n && stop.p[stop.n - 1] == s.p[s.n - 1] &&
-            str_has_suffix(s, stop))
+            str_has_suffix(s, stop)) {
             best = stop.n;
+            m->hit = i;
+        }
     }
     return best;
 }

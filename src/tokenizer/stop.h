@@ -19,6 +19,7 @@ struct stop_matcher {
     const str *stops; /* not owned; none is empty */
     size_t n_stops;
     size_t longest_bytes;
+    size_t hit;      /* once one is complete: which of them */
     struct buf held; /* not yet known to be free of a stop string */
 };
 

@@ -221,6 +221,12 @@ static void test_clock(void **state)
     clock_iso8601(z);
     assert_int_equal(strlen(z), 24);
     assert_true(z[4] == '-' && z[10] == 'T' && z[19] == '.' && z[23] == 'Z');
+    clock_format_utc(1796043075, z);
+    assert_string_equal(z, "2026-11-30T12:51:15Z");
+    clock_format_utc(-1, z);
+    assert_string_equal(z, "");
+    clock_format_utc(INT64_MAX, z);
+    assert_string_equal(z, "");
 }
 
 int main(void)

@@ -184,6 +184,9 @@ static void dump_request(const struct chat_run *run, str body, struct buf *b)
         buf_putc(b, '\n');
     }
     dump_options(&r, b);
+    if (run->request.sampling.pin_ms)
+        buf_printf(b, "kept: %d tokens for %lld ms\n", run->request.sampling.n_pin_tokens,
+                   (long long)run->request.sampling.pin_ms);
     for (size_t i = 0; i < run->request.n_warnings; i++)
         buf_printf(b, "warning: " STR_FMT "\n", STR_ARG(run->request.warnings[i]));
     if (parsed && prep_tokens(run->prep, &r, &ids, &e) == T9_STATUS_OK) {

@@ -32,6 +32,11 @@ static t9_status parse(const char *json, struct chat_request *r, struct chat_err
 static const char *frame_of(const struct chat_adapter *a, const char *field)
 {
     bool chat = strcmp(a->name, "openai_chat") == 0 || strcmp(a->name, "apply_template") == 0;
+    if (strcmp(a->name, "anthropic_messages") == 0)
+        return strcmp(field, "messages") == 0     ? "\"max_tokens\":9,"
+               : strcmp(field, "max_tokens") == 0 ? "\"messages\":[" USER "],"
+                                                  : "\"messages\":[" USER "],\"max_tokens\":9,";
+    chat |= strcmp(a->name, "anthropic_count_tokens") == 0;
     if (strcmp(a->name, "detokenize") == 0)
         return strcmp(field, "tokens") == 0 ? "" : "\"tokens\":[1],";
     if (strcmp(field, "messages") == 0 || strcmp(field, "content") == 0)
@@ -66,8 +71,35 @@ static t9_status parse_field(const char *name, const char *value, struct chat_re
     return parse_one(&openai_chat_adapter, name, value, r, e);
 }
 
+static const char *value_of(const char *const (*values)[2], size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(values[i][0], name) == 0)
+            return values[i][1];
+    }
+    return NULL;
+}
+
+/* Fields of Anthropic's that have other values than OpenAI's, or that OpenAI does not have. */
+static const char *anthropic_value(const char *name)
+{
+    static const char *const values[][2] = {
+        {"system", "\"x\""},
+        {"tools", "[{\"name\":\"f\",\"input_schema\":{}}]"},
+        {"tool_choice", "{\"type\":\"none\"}"},
+        {"thinking", "{\"type\":\"adaptive\"}"},
+        {"output_config", "{\"effort\":\"low\"}"},
+        {"cache_control", "{\"type\":\"ephemeral\"}"},
+        {"stop_sequences", "[\"a\",\"b\"]"},
+        {"context_management", "{\"edits\":[{\"type\":\"x\"}]}"},
+        {"mcp_servers", "[{\"name\":\"x\"}]"},
+        {"container", "\"x\""},
+    };
+    return value_of(values, T9_COUNT(values), name);
+}
+
 /* A value of each honoured field that is right; a test fails for a row without one. */
-static const char *right_value(const char *name)
+static const char *right_value(const struct chat_adapter *a, const char *name)
 {
     static const char *const values[][2] = {
         {"model", "\"m\""},
@@ -114,11 +146,21 @@ static const char *right_value(const char *name)
         {"with_pieces", "true"},
         {"skip_special_tokens", "true"},
     };
-    for (size_t i = 0; i < T9_COUNT(values); i++) {
-        if (strcmp(values[i][0], name) == 0)
-            return values[i][1];
+    bool anthropic = strncmp(a->name, "anthropic_", 10) == 0;
+    const char *own = anthropic ? anthropic_value(name) : NULL;
+    return own ? own : value_of(values, T9_COUNT(values), name);
+}
+
+/* Some have members, of which odd values have unknown ones; some do no more than warn. */
+static bool may_warn(const char *name)
+{
+    static const char *const names[] = {"stream_options", "output_config", "mcp_servers",
+                                        "context_management", "container"};
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        if (strcmp(names[i], name) == 0)
+            return true;
     }
-    return NULL;
+    return false;
 }
 
 /* Everything of a request that a field may set, without addresses. */
@@ -138,6 +180,7 @@ static void fingerprint(const struct chat_request *r, struct buf *b)
         buf_printf(b, STR_FMT " %zu|", STR_ARG(r->prompts[0].text), r->prompts[0].n_tokens);
     buf_printf(b, "%lld %d %d %d %d %d %d|", (long long)r->max_tokens, r->n, r->min_tokens,
                r->n_stop_tokens, r->n_top, r->priority, (int)r->queue_timeout_ms);
+    buf_printf(b, "%lld %zu %zu|", (long long)r->pin.ms, r->pin.n_messages, r->n_warnings);
     const bool flags[] = {
         r->has_seed,    r->ignore_eos, r->logprobs,         r->token_ids,
         r->stream,      r->timings,    r->include_usage,    r->has_thinking,
@@ -168,8 +211,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
             assert_non_null(strstr(e.err.msg, f->name));
             assert_int_equal(strncmp(e.param, f->name, strlen(f->name)), 0);
         }
-        /* It has members, of which odd values have unknown ones. */
-        assert_true(r.n_warnings == 0 || strcmp(f->name, "stream_options") == 0);
+        assert_true(r.n_warnings == 0 || may_warn(f->name));
         chat_request_deinit(&r);
     }
     /* No effect takes all, refused takes none of these, the others know their type. */
@@ -184,7 +226,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
     struct buf with, without;
     buf_init(&with, 1 << 16);
     buf_init(&without, 1 << 16);
-    const char *value = strcmp(f->name, "logprobs") != 0 ? right_value(f->name)
+    const char *value = strcmp(f->name, "logprobs") != 0 ? right_value(a, f->name)
                         : f->parse == policy_bool        ? "true"
                                                          : "5";
     if (!value)
@@ -204,7 +246,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
 static void test_tables(void **state)
 {
     (void)state;
-    assert_int_equal(n_endpoints, 5);
+    assert_int_equal(n_endpoints, 7);
     for (size_t a = 0; a < n_endpoints; a++) {
         for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
             for (size_t k = 0; k < i; k++)
@@ -688,10 +730,11 @@ static void test_run_input_dropped(void **state)
                   "{\"prompt\":\"abc\",\"stop\":[\"x\"],\"stop_token_ids\":[7],"
                   "\"logit_bias\":{\"5\":1},\"max_tokens\":9999}");
     const struct chat_request *q = &t.run->request;
-    assert_true(!q->doc && !q->arena.head && !q->prompts && !q->stops && !q->sampling.bias);
+    assert_true(!q->doc && !q->arena.head && !q->prompts && !q->sampling.bias);
     assert_true(!t.run->prompts[0].p && !t.run->prompts[0].made.p);
     assert_int_equal(t.run->prompts[0].n, 3);
     assert_int_equal(q->n_stops, 1);
+    assert_true(str_eqz(q->stops[0], "x"));
     assert_int_equal(q->stop_tokens[0], 7);
     assert_int_equal(q->n_warnings, 1);
     assert_non_null(strstr(q->warnings[0].p, "max_tokens 9999"));

@@ -813,7 +813,7 @@ static void test_stops_and_starts(void **state)
 {
     (void)state;
     static const char never[] = "M\0M";
-    const char *stops[] = {"MMM", never};
+    const char *stops[] = {never, "MMM"};
     const size_t bytes[] = {3, 3};
     t9_engine *e = engine_over(model_a);
     struct t9_logit_bias bias = {77, 100};
@@ -826,7 +826,7 @@ static void test_stops_and_starts(void **state)
     p.stop_bytes = bytes;
     p.n_stops = 2;
     ask(e, &p, &a);
-    assert_true(a.end.finish == T9_FINISH_STOP && a.end.stopped);
+    assert_true(a.end.finish == T9_FINISH_STOP && a.end.stopped && a.end.stop == 1);
     assert_int_equal(a.n, 3);
     assert_int_equal(a.n_bytes, 0);
     p.min_tokens = 10; /* none of the first ten ends it */
@@ -834,11 +834,9 @@ static void test_stops_and_starts(void **state)
     assert_true(a.end.finish == T9_FINISH_STOP && a.end.stopped);
     assert_true(a.n > 10 && a.n <= 13);
     assert_true(a.n_bytes >= 10 - 2 && a.n_bytes <= 10);
-    p.stops = &stops[1];
-    p.stop_bytes = &bytes[1];
     p.n_stops = 1; /* one letter is no beginning of this one */
     ask(e, &p, &a);
-    assert_true(a.end.finish == T9_FINISH_LENGTH && !a.end.stopped);
+    assert_true(a.end.finish == T9_FINISH_LENGTH && !a.end.stopped && a.end.stop == -1);
     assert_int_equal(a.n_bytes, 24);
 
     /* Where tokens begin, in characters, against a detokenizer. */
