@@ -9,6 +9,7 @@
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/openai_tokens.h"
+#include "protocol/responses.h"
 
 #include <string.h>
 
@@ -98,6 +99,7 @@ static const struct route routes[] = {
     {.path = "/v1/messages/count_tokens",
      .methods = ROUTE_POST,
      .adapter = &anthropic_count_adapter},
+    {.path = "/v1/responses", .methods = ROUTE_POST, .adapter = &responses_adapter},
     {.path = "/tokenize", .methods = ROUTE_POST, .adapter = &tokenize_adapter},
     {.path = "/detokenize", .methods = ROUTE_POST, .adapter = &detokenize_adapter},
     {.path = "/apply-template", .methods = ROUTE_POST, .adapter = &apply_template_adapter},

@@ -33,11 +33,14 @@ struct chat_adapter {
     /* What the writers of one run remember from event to event: so many bytes, zeroed at the start,
      * of 16-byte alignment, at reply->state. Nothing in it is freed. */
     size_t state_bytes;
-    /* Whether END of a stream has its complete choices, too. */
+    /* Whether a stream's choices are kept, too: END has them, and reply->part tells of them. */
     bool keeps_choices;
     /* Whether BEGIN waits until the engine has looked into its cache, and has the prompt's usage.
      */
     bool begin_has_usage;
+    /* Whether events and parts have their tokens in any case; the usage counts those of reasoning.
+     */
+    bool counts_tokens;
     /* Appends the stream's bytes for one event. */
     void (*stream)(const struct chat_reply *r, const struct chat_event *ev, struct buf *out);
     /* Appends the body of a reply that is not streamed; `end` is its END event. */

@@ -109,7 +109,9 @@ static const struct builtin *builtin_find(str type)
 static yyjson_val *builtin_schema(struct chat_request *r, const struct builtin *b)
 {
     struct buf text;
-    if (!r->own) {
+    struct chat_error e;
+    yyjson_val *root = NULL;
+    if (r->n_docs == 0) {
         buf_init(&text, (size_t)1 << 20);
         for (size_t i = 0; i < T9_COUNT(builtins); i++) {
             buf_putc(&text, i ? ',' : '{');
@@ -118,10 +120,10 @@ static yyjson_val *builtin_schema(struct chat_request *r, const struct builtin *
         }
         buf_putc(&text, '}');
         if (!text.failed)
-            (void)json_parse(&r->own, buf_str(&text), JSON_LIMITS_REQUEST, NULL);
+            (void)chat_request_parse_more(r, buf_str(&text), &root, &e);
         buf_deinit(&text);
     }
-    return json_get(yyjson_doc_get_root(r->own), b->type);
+    return r->n_docs ? json_get(yyjson_doc_get_root(r->docs[0]), b->type) : NULL;
 }
 
 /* What it does, and where it has a screen, how large that is. */

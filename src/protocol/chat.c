@@ -48,6 +48,8 @@ void chat_request_init(struct chat_request *r, size_t arena_max_bytes)
     arena_init(&r->kept, arena_max_bytes);
     t9_request_params_init(&r->sampling, sizeof r->sampling);
     r->n = 1;
+    r->prompt_field = "messages";
+    r->limit_field = "max_tokens";
     r->add_special = true;
 }
 
@@ -62,9 +64,9 @@ void chat_request_drop_input(struct chat_request *r)
 {
     if (r->doc)
         yyjson_doc_free(r->doc);
-    if (r->own)
-        yyjson_doc_free(r->own);
-    r->doc = r->own = NULL;
+    r->doc = NULL;
+    while (r->n_docs > 0)
+        yyjson_doc_free(r->docs[--r->n_docs]);
     arena_deinit(&r->arena);
     r->model = r->reasoning_effort = r->suffix = (str){NULL, 0};
     r->messages = NULL;
@@ -74,6 +76,19 @@ void chat_request_drop_input(struct chat_request *r)
     r->template_kwargs = NULL;
     r->sampling.bias = NULL;
     r->sampling.n_bias = 0;
+}
+
+t9_status chat_request_parse_more(struct chat_request *r, str text, yyjson_val **root,
+                                  struct chat_error *err)
+{
+    struct t9_err e = {0};
+    if (r->n_docs == CHAT_DOCS_MAX)
+        return chat_fail(err, T9_STATUS_INTERNAL, NULL, NULL, "too many texts beside the body");
+    t9_status s = json_parse(&r->docs[r->n_docs], text, JSON_LIMITS_REQUEST, &e);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, NULL, "%s", e.msg);
+    *root = yyjson_doc_get_root(r->docs[r->n_docs++]);
+    return T9_STATUS_OK;
 }
 
 void chat_warn(struct chat_request *r, const char *fmt, ...)

@@ -28,6 +28,7 @@ enum {
     CHAT_PRIORITY_MAX = 100, /* and -100 */
     CHAT_QUEUE_TIMEOUT_MAX_MS = 86400000,
     CHAT_CHOICES_MAX = 128, /* answers of one request: prompts times n */
+    CHAT_DOCS_MAX = 4,
 };
 
 /* An error as an API tells it: the status, the parameter at fault and a short code. */
@@ -110,8 +111,12 @@ struct chat_prompt {
 struct chat_request {
     struct arena arena; /* goes with the body: see chat_request_drop_input */
     yyjson_doc *doc;    /* the body */
-    yyjson_doc *own;    /* values that the parser made itself, which go with the body; NULL: none */
     struct arena kept;
+    yyjson_doc *docs[CHAT_DOCS_MAX]; /* further ones that views point into */
+    size_t n_docs;
+
+    /* What the protocol calls the conversation and the limit of the answer, for messages. */
+    const char *prompt_field, *limit_field;
 
     str model; /* as the client wrote it; empty when absent */
     struct chat_message *messages;
@@ -159,6 +164,8 @@ struct chat_request {
 
     bool stream, include_usage, timings;
 
+    void *extra; /* what the adapter's parser leaves to its writers, in `kept` */
+
     str *warnings; /* in `kept`, with room for CHAT_WARNINGS_MAX once there is one */
     size_t n_warnings;
     bool warning_lost; /* for want of memory */
@@ -171,6 +178,9 @@ void chat_request_deinit(struct chat_request *r); /* accepts a zeroed one */
 /* Frees the body and what was made of it, once the request was submitted: it may wait for long.
  * Numbers, switches, stop_tokens and warnings stay; views are empty from here on. */
 void chat_request_drop_input(struct chat_request *r);
+/* The root of another JSON text, which lives as long as the body. */
+t9_status chat_request_parse_more(struct chat_request *r, str text, yyjson_val **root,
+                                  struct chat_error *err);
 /* Adds a line to the reply's `warnings`, unless it is there already. When the list is full its last
  * entry says that there are more. Never fails: without memory the line is left out, and
  * `warning_lost` says so. */
@@ -181,6 +191,7 @@ const char *chat_brief(yyjson_val *v, char out[80]);
 
 struct chat_usage {
     int32_t n_prompt, n_cached, n_completion;
+    int32_t n_reasoning; /* of the completion, where the adapter counts tokens */
 };
 
 /* Phases of one request in milliseconds; a phase that was not reached is 0. With several choices:
@@ -255,6 +266,8 @@ struct chat_part {
     str text;             /* of a CALL its arguments */
     str name, call_id;    /* CALL */
     bool complete;        /* CALL */
+    /* Where details of tokens are wanted: those of its text and of what came before it. */
+    struct chat_tokens tokens;
 };
 
 /* A complete choice. */
@@ -281,6 +294,10 @@ struct chat_reply {
     /* The bytes of a token, maybe no whole characters; empty for an unknown one. */
     str (*piece)(const void *ctx, int32_t id);
     const void *piece_ctx;
+    /* Part number i of the first choice, as far as it is known, where the adapter keeps choices;
+     * false: there is none. Valid until the next event is asked for. */
+    bool (*part)(const void *ctx, size_t i, struct chat_part *out);
+    const void *part_ctx;
     /* Tokens of the first prompt; for return_token_ids. */
     const int32_t *prompt_ids;
     size_t n_prompt_ids;

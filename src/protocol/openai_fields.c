@@ -118,14 +118,14 @@ t9_status openai_enable_thinking(struct policy_ctx *c, const struct policy_field
 
 t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
-    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh"};
+    static const char *const known[] = {"none", "minimal", "low", "medium", "high", "xhigh", "max"};
     for (size_t i = 0; i < T9_COUNT(known); i++) {
         if (str_eqz(json_str(v), known[i])) {
             c->request->reasoning_effort = json_str(v);
             return T9_STATUS_OK;
         }
     }
-    return policy_wrong(c, f->name, "none, minimal, low, medium, high or xhigh", v);
+    return policy_wrong(c, f->name, "none, minimal, low, medium, high, xhigh or max", v);
 }
 
 t9_status openai_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)

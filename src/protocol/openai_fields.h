@@ -142,11 +142,12 @@ t9_status openai_missing(const char *name, struct chat_error *err);
              .note = "variables for the chat template, such as enable_thinking"),                  \
         CLAMPED("enable_thinking", openai_enable_thinking, .schema = "{\"type\":\"boolean\"}",     \
                 .note = "for the chat template; a warning when it has no such switch"),            \
-        CLAMPED("reasoning_effort", openai_reasoning_effort,                                       \
-                .schema =                                                                          \
-                    "{\"enum\":[\"none\",\"minimal\",\"low\",\"medium\",\"high\",\"xhigh\"]}",     \
-                .note = "for the chat template; where it only knows enable_thinking, none and "    \
-                        "minimal turn that off; a warning when it knows neither")
+        CLAMPED(                                                                                   \
+            "reasoning_effort", openai_reasoning_effort,                                           \
+            .schema =                                                                              \
+                "{\"enum\":[\"none\",\"minimal\",\"low\",\"medium\",\"high\",\"xhigh\",\"max\"]}", \
+            .note = "for the chat template; where it only knows enable_thinking, none and "        \
+                    "minimal turn that off; a warning when it knows neither")
 
 #define OPENAI_TOOLS                                                                               \
     HONOURED("tools", openai_tools, .schema = "{\"$ref\":\"#/components/schemas/Tools\"}",         \

@@ -9,13 +9,14 @@
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/openai_tokens.h"
+#include "protocol/responses.h"
 
 #include <string.h>
 
 const struct chat_adapter *const endpoints[] = {
-    &openai_chat_adapter,     &openai_completions_adapter, &anthropic_messages_adapter,
-    &anthropic_count_adapter, &tokenize_adapter,           &detokenize_adapter,
-    &apply_template_adapter,
+    &openai_chat_adapter,        &openai_completions_adapter, &responses_adapter,
+    &anthropic_messages_adapter, &anthropic_count_adapter,    &tokenize_adapter,
+    &detokenize_adapter,         &apply_template_adapter,
 };
 const size_t n_endpoints = T9_COUNT(endpoints);
 
@@ -104,6 +105,25 @@ static const struct {
      "\"count\":{\"type\":\"integer\"},\"max_model_len\":{\"type\":\"integer\"},\"tokens\":{"
      "\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Token\"}},\"token_strs\":{"
      "\"type\":\"array\",\"items\":{\"type\":\"string\"}}}}"},
+    {"Input",
+     "{\"oneOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":65536,"
+     "\"items\":{\"type\":\"object\"}}]}"},
+    {"ResponseTool",
+     "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"type\":\"string"
+     "\",\"description\":\"function, custom or namespace; others are left out with a warning\""
+     "},\"name\":{\"type\":[\"string\",\"null\"]},\"description\":{\"type\":[\"string\",\"null"
+     "\"]},\"parameters\":{\"type\":[\"object\",\"null\"]},\"strict\":{\"enum\":[false,null]}}"
+     "}"},
+    {"Response",
+     "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created_at\",\"status\",\"error\""
+     ",\"incomplete_details\",\"model\",\"output\",\"parallel_tool_calls\",\"tool_choice\",\"t"
+     "ools\",\"usage\"],\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"r"
+     "esponse\"},\"created_at\":{\"type\":\"integer\"},\"status\":{\"enum\":[\"completed\",\"i"
+     "ncomplete\"]},\"output\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\""
+     ":[\"id\",\"type\",\"status\"],\"properties\":{\"type\":{\"enum\":[\"message\",\"reasonin"
+     "g\",\"function_call\",\"custom_tool_call\"]}}}},\"usage\":{\"type\":\"object\",\"require"
+     "d\":[\"input_tokens\",\"input_tokens_details\",\"output_tokens\",\"output_tokens_details"
+     "\",\"total_tokens\"]}}}"},
     {"Text", "{\"type\":\"object\",\"required\":[\"prompt\"],\"properties\":{\"prompt\":{\"type\":"
              "\"string\"}}}"},
     {"Model", "{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"owned_by\"],"
@@ -197,7 +217,7 @@ static void write_fields(struct buf *b, const struct chat_adapter *a)
 /* The field that a request can't do without. */
 static const char *required_field(const struct chat_adapter *a)
 {
-    static const char *const names[] = {"messages", "prompt", "tokens"};
+    static const char *const names[] = {"messages", "prompt", "tokens", "input"};
     bool has_both = false;
     const char *found = NULL;
     for (size_t i = 0; i < T9_COUNT(names); i++) {

@@ -149,7 +149,7 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
     buf_init(&l->kwargs, JSON_BYTES_MAX);
     const struct t9_template_info *t = &p->info.model.chat_template;
     if (!t->present && !t->chatml_fallback)
-        return chat_fail(err, T9_STATUS_UNSUPPORTED, "messages", "no_chat_template",
+        return chat_fail(err, T9_STATUS_UNSUPPORTED, r->prompt_field, "no_chat_template",
                          "this model has no chat template and its vocabulary no <|im_start|>, so "
                          "messages can't be laid out for it: serve a chat model");
     const struct t9_template_tools *can = &p->info.model.template_tools;
@@ -163,7 +163,7 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
     if (tools)
         layout_tools(r, &l->tools);
     if (l->messages.failed || l->kwargs.failed || l->tools.failed)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "template_error",
+        return chat_fail(err, T9_STATUS_INVALID, r->prompt_field, "template_error",
                          "the conversation is too large to be rendered");
     t9_chat_params_init(&l->params, sizeof l->params);
     l->params.messages = l->messages.p;
@@ -179,13 +179,14 @@ static t9_status layout_init(struct layout *l, const struct prep *p, const struc
 }
 
 /* What the library's refusal is to the client. */
-static t9_status layout_failed(t9_status s, const struct t9_err *e, struct chat_error *err)
+static t9_status layout_failed(const struct chat_request *r, t9_status s, const struct t9_err *e,
+                               struct chat_error *err)
 {
     if (s == T9_STATUS_TOO_LARGE)
-        return chat_fail(err, T9_STATUS_INVALID, "messages", "context_length_exceeded", "%s",
+        return chat_fail(err, T9_STATUS_INVALID, r->prompt_field, "context_length_exceeded", "%s",
                          e->msg);
     if (s == T9_STATUS_INVALID)
-        return chat_fail(err, s, "messages", "template_error", "%s", e->msg);
+        return chat_fail(err, s, r->prompt_field, "template_error", "%s", e->msg);
     return chat_fail(err, s, NULL, NULL, "%s", e->msg);
 }
 
@@ -237,9 +238,9 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
     if (s == T9_STATUS_OK) {
         s = t9_chat_tokens(p->params.model, &l.params, &out->made, &e);
         if (s != T9_STATUS_OK)
-            s = layout_failed(s, &e, err);
+            s = layout_failed(r, s, &e, err);
         else if (out->made.n == 0)
-            s = chat_fail(err, T9_STATUS_INVALID, "messages", "empty_prompt",
+            s = chat_fail(err, T9_STATUS_INVALID, r->prompt_field, "empty_prompt",
                           "the template made an empty prompt of these messages");
     }
     layout_deinit(&l);
@@ -261,7 +262,7 @@ t9_status prep_render(const struct prep *p, const struct chat_request *r, struct
         if (s == T9_STATUS_OK)
             buf_append(out, text.p, text.n);
         else
-            s = chat_fail(err, s, "messages", "template_error", "%s", e.msg);
+            s = chat_fail(err, s, r->prompt_field, "template_error", "%s", e.msg);
     }
     t9_text_free(&text);
     layout_deinit(&l);

@@ -60,6 +60,8 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
     run->reply.request = &run->request;
     run->reply.piece = piece_of;
     run->reply.piece_ctx = prep;
+    run->reply.part = run_part_at;
+    run->reply.part_ctx = run;
     (void)snprintf(run->reply.id, sizeof run->reply.id, "%.14s%016llx%08llx", adapter->id_prefix,
                    (unsigned long long)id[0], (unsigned long long)(id[1] & 0xffffffffu));
     *out = run;
@@ -95,7 +97,7 @@ void chat_run_free(struct chat_run *run)
 
 static const char *prompt_field(const struct chat_run *run)
 {
-    return run->request.n_prompts ? "prompt" : "messages";
+    return run->request.n_prompts ? "prompt" : run->request.prompt_field;
 }
 
 static bool is_gone(const struct chat_run *run)
@@ -196,10 +198,8 @@ static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_
                          "limit allows it",
                          n_prompt, t9_engine_max_length(engine));
     if (q->max_tokens > room)
-        chat_warn(q,
-                  "max_tokens %lld was lowered to %d, which is what fits beside a prompt of %zu "
-                  "tokens",
-                  (long long)q->max_tokens, room, n_prompt);
+        chat_warn(q, "%s %lld was lowered to %d, which is what fits beside a prompt of %zu tokens",
+                  q->limit_field, (long long)q->max_tokens, room, n_prompt);
     /* Nobody reserves memory for what may never be written, so that all the rest is a fair default.
      */
     *out = q->max_tokens == 0 || q->max_tokens > room ? room : (int32_t)q->max_tokens;

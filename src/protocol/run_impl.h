@@ -13,11 +13,13 @@
 struct run_whole {
     struct buf text, reasoning, args; /* what the parts have, one kind each, in their order */
     struct buf parts;                 /* struct run_part */
+    int32_t n_lead_tokens;            /* before the first part */
 };
 struct run_part {
     chat_event_kind kind; /* TEXT, REASONING, CALL */
     bool complete;
     size_t n_bytes;    /* of its text */
+    int32_t n_tokens;  /* where details of tokens are wanted */
     str name, call_id; /* CALL */
 };
 
@@ -44,10 +46,11 @@ struct run_choice {
     uint32_t n_echo;              /* characters of the echo */
     uint32_t n_told_text;         /* characters of the answer that were told */
     bool begun, echoed, over;
-    bool stopped;     /* by a stop string */
-    bool satisfied;   /* by its first call, where one is wanted */
-    bool parsed;      /* all text has gone through the parser */
-    t9_finish finish; /* once DONE or ERROR was read, as the next */
+    int32_t n_reasoning; /* tokens */
+    bool stopped;        /* by a stop string */
+    bool satisfied;      /* by its first call, where one is wanted */
+    bool parsed;         /* all text has gone through the parser */
+    t9_finish finish;    /* once DONE or ERROR was read, as the next */
     int32_t stop_token, stop;
 };
 
@@ -89,10 +92,12 @@ struct chat_run {
 /* What a client wants to know of tokens beside their text. */
 static inline bool run_wants_details(const struct chat_run *run)
 {
-    return run->request.logprobs || run->request.token_ids;
+    return run->request.logprobs || run->request.token_ids || run->adapter->counts_tokens;
 }
 
 void run_whole_free(struct run_whole *w); /* NULL allowed */
+/* See `part` of struct chat_reply. */
+bool run_part_at(const void *run, size_t i, struct chat_part *out);
 void run_done_free(struct chat_run *run);
 
 #endif

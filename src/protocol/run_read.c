@@ -104,6 +104,7 @@ static struct chat_usage usage_of(const struct chat_run *run)
             u.n_cached += info_of(c).n_cached;
         }
         u.n_completion += run->request.no_reply ? 0 : c->at;
+        u.n_reasoning += c->n_reasoning;
     }
     return u;
 }
@@ -165,10 +166,10 @@ static struct chat_tokens prompt_tokens(const struct run_choice *c)
 
 /* The tokens that belong to the text of this event: those that begin before its end; with the last
  * text all that are left, but for those that a stop string cut off. */
-static void tell_tokens(struct run_choice *c, bool last, struct chat_event *ev)
+static void tell_tokens(struct run_choice *c, bool last, uint32_t end, struct chat_event *ev)
 {
     int32_t from = c->n_told, to = from;
-    while (to < c->at && (last || c->starts[to] < c->n_told_text))
+    while (to < c->at && (last || c->starts[to] < end))
         to++;
     c->n_told = to;
     ev->tokens = answer_tokens(c, from, to);
@@ -325,7 +326,9 @@ static struct chat_event part_as_event(struct run_choice *c, const struct answer
         ev.call_complete = part->complete;
     }
     if (run_wants_details(c->run) && ev.kind != CHAT_EVENT_CALL_END)
-        tell_tokens(c, false, &ev);
+        tell_tokens(c, false, part->end, &ev);
+    if (ev.kind == CHAT_EVENT_REASONING)
+        c->n_reasoning += ev.tokens.n;
     return ev;
 }
 
@@ -362,7 +365,7 @@ static bool text_event(struct run_choice *c, struct chat_event *out)
     *out = (struct chat_event){.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = text};
     /* Text without a token was held back to the end. */
     if (run_wants_details(c->run))
-        tell_tokens(c, ev->n_tokens == 0 && !ev->stopped, out);
+        tell_tokens(c, ev->n_tokens == 0 && !ev->stopped, c->n_told_text, out);
     return true;
 }
 
@@ -372,7 +375,7 @@ static bool rest_event(struct run_choice *c, struct chat_event *out)
     if (!run_wants_details(c->run) || c->n_told == c->at)
         return false;
     *out = (struct chat_event){.kind = CHAT_EVENT_TEXT, .choice = c->index, .text = STR("")};
-    tell_tokens(c, !c->ev.stopped, out);
+    tell_tokens(c, !c->ev.stopped, c->n_told_text, out);
     return out->tokens.n > 0;
 }
 
@@ -515,7 +518,7 @@ static void add_part(struct run_choice *c, const struct chat_event *ev)
 {
     struct run_whole *w = c->whole;
     struct run_part *last = last_part(w);
-    struct run_part part = {.kind = ev->kind};
+    struct run_part part = {.kind = ev->kind, .n_tokens = ev->tokens.n};
     bool is_args = ev->kind == CHAT_EVENT_ARGS;
     struct buf *to = ev->kind == CHAT_EVENT_TEXT        ? &w->text
                      : ev->kind == CHAT_EVENT_REASONING ? &w->reasoning
@@ -534,6 +537,10 @@ static void add_part(struct run_choice *c, const struct chat_event *ev)
     if (!is_args && ev->text.n && (!last || last->kind != ev->kind)) {
         buf_append(&w->parts, &part, sizeof part);
         last = last_part(w);
+    } else if (last) {
+        last->n_tokens += ev->tokens.n;
+    } else {
+        w->n_lead_tokens += ev->tokens.n;
     }
     if (last)
         last->n_bytes += ev->text.n;
@@ -559,20 +566,57 @@ static void keep_whole(struct chat_run *run, struct chat_event *ev)
         *ev = no_memory(c);
 }
 
-/* Its parts, whose texts follow each other in one text for each kind. */
-static struct chat_part *whole_parts(const struct run_whole *w, size_t n)
+/* Where the next part's text and tokens begin: texts of one kind follow each other, and so do
+ * tokens.
+ */
+struct part_walk {
+    str rest[3];
+    int32_t at;
+};
+
+static struct part_walk walk_parts(const struct run_whole *w)
 {
-    const struct run_part *from = (const struct run_part *)(const void *)w->parts.p;
-    str rest[] = {buf_str(&w->text), buf_str(&w->reasoning), buf_str(&w->args)};
+    return (struct part_walk){{buf_str(&w->text), buf_str(&w->reasoning), buf_str(&w->args)},
+                              w->n_lead_tokens};
+}
+
+static struct chat_part walk_on(const struct run_choice *c, struct part_walk *at,
+                                const struct run_part *p)
+{
+    str *text = &at->rest[p->kind == CHAT_EVENT_TEXT ? 0 : p->kind == CHAT_EVENT_REASONING ? 1 : 2];
+    struct chat_part part = {.kind = p->kind,
+                             .text = str_slice(*text, 0, p->n_bytes),
+                             .name = p->name,
+                             .call_id = p->call_id,
+                             .complete = p->complete};
+    if (run_wants_details(c->run))
+        part.tokens = answer_tokens(c, at->at, at->at + p->n_tokens);
+    *text = str_slice(*text, p->n_bytes, text->n);
+    at->at += p->n_tokens;
+    return part;
+}
+
+static struct chat_part *whole_parts(const struct run_choice *c, size_t n)
+{
+    const struct run_part *from = (const struct run_part *)(const void *)c->whole->parts.p;
+    struct part_walk at = walk_parts(c->whole);
     struct chat_part *parts = mem_calloc(n, sizeof *parts);
-    for (size_t i = 0; parts && i < n; i++) {
-        const struct run_part *p = &from[i];
-        str *text = &rest[p->kind == CHAT_EVENT_TEXT ? 0 : p->kind == CHAT_EVENT_REASONING ? 1 : 2];
-        parts[i] = (struct chat_part){p->kind, str_slice(*text, 0, p->n_bytes), p->name, p->call_id,
-                                      p->complete};
-        *text = str_slice(*text, p->n_bytes, text->n);
-    }
+    for (size_t i = 0; parts && i < n; i++)
+        parts[i] = walk_on(c, &at, &from[i]);
     return parts;
+}
+
+bool run_part_at(const void *ctx, size_t i, struct chat_part *out)
+{
+    const struct chat_run *run = ctx;
+    const struct run_whole *w = run->n_choices ? run->choices[0].whole : NULL;
+    if (!w || i >= w->parts.n / sizeof(struct run_part))
+        return false;
+    const struct run_part *from = (const struct run_part *)(const void *)w->parts.p;
+    struct part_walk at = walk_parts(w);
+    for (size_t k = 0; k <= i; k++)
+        *out = walk_on(&run->choices[0], &at, &from[k]);
+    return true;
 }
 
 /* False without memory. */
@@ -588,7 +632,7 @@ static bool whole_choice(const struct chat_run *run, const struct run_choice *c,
         out->text = buf_str(&w->text);
         out->reasoning = buf_str(&w->reasoning);
         out->n_parts = w->parts.n / sizeof(struct run_part);
-        out->parts = whole_parts(w, out->n_parts);
+        out->parts = whole_parts(c, out->n_parts);
     }
     if (out->n_parts && !out->parts)
         return false;

@@ -5,6 +5,7 @@
 #include "protocol/tools/answer.h"
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "protocol/tools/machine.h"
 #include "protocol/tools/space.h"
 
@@ -16,6 +17,7 @@ struct part_rec {
     answer_kind kind;
     int32_t call;
     size_t text_at, text_n, id_at, id_n; /* in `text` */
+    uint32_t end;
     bool complete;
 };
 
@@ -23,6 +25,10 @@ struct machine {
     struct answer_params params;
     struct buf in;
     size_t at; /* of `in`, what was taken */
+    /* So many bytes of `in` were counted, and up to there the answer has so many characters. */
+    size_t counted;
+    uint32_t n_chars;
+    uint32_t end; /* of what is said */
     bool last;
 
     struct buf parts; /* struct part_rec */
@@ -92,6 +98,24 @@ static size_t n_recs(const struct machine *m)
     return m->parts.n / sizeof(struct part_rec);
 }
 
+/* Characters of the answer before this offset in `in`, which never goes back. */
+static uint32_t chars_before(struct machine *m, size_t at)
+{
+    if (at > m->counted) {
+        m->n_chars += (uint32_t)utf8_count(str_slice(buf_str(&m->in), m->counted, at));
+        m->counted = at;
+    }
+    return m->n_chars;
+}
+
+/* Where a text ends that is mostly a view into `in`; else all that was taken counts. */
+static uint32_t end_of(struct machine *m, str text)
+{
+    uintptr_t in = (uintptr_t)m->in.p, p = (uintptr_t)text.p;
+    bool inside = m->in.n && p >= in && p + text.n <= in + m->in.n;
+    return chars_before(m, inside ? (size_t)(p - in) + text.n : m->at);
+}
+
 /* Joins it to the part before where that is of one kind. */
 static void add_part(struct machine *m, answer_kind kind, str text, str id, bool complete)
 {
@@ -106,15 +130,18 @@ static void add_part(struct machine *m, answer_kind kind, str text, str id, bool
                          .text_n = text.n,
                          .id_at = m->text.n + text.n,
                          .id_n = id.n,
+                         .end = m->end,
                          .complete = complete};
     if (joins && text.n == 0)
         return;
     buf_puts_str(&m->text, text);
     buf_puts_str(&m->text, id);
-    if (joins && before && before->kind == kind && before->text_at + before->text_n == r.text_at)
+    if (joins && before && before->kind == kind && before->text_at + before->text_n == r.text_at) {
         before->text_n += text.n;
-    else
+        before->end = r.end;
+    } else {
         buf_append(&m->parts, &r, sizeof r);
+    }
     if (m->text.failed || m->parts.failed)
         machine_fail(m, T9_STATUS_NOMEM);
 }
@@ -131,6 +158,7 @@ bool answer_parser_next(struct answer_parser *a, struct answer_part *out)
     out->text = (str){m->text.p + r->text_at, r->text_n};
     out->id = (str){m->text.p + r->id_at, r->id_n};
     out->complete = r->complete;
+    out->end = r->end;
     return true;
 }
 
@@ -155,6 +183,8 @@ static t9_status run(struct answer_parser *a)
         m->params.dialect->step(m, a->state);
     if (answer_parser_is_satisfied(a))
         m->at = m->in.n;
+    (void)chars_before(m, m->at);
+    m->counted -= m->at;
     buf_consume(&m->in, m->at);
     m->at = 0;
     return m->status;
@@ -287,6 +317,7 @@ static void say(struct machine *m, str text)
     while (holds && to > from && space_is(text.p[to - 1]))
         to--;
     if (to > from) {
+        m->end = end_of(m, str_slice(text, from, to));
         flush_space(m);
         add_said(m, str_slice(text, from, to));
         m->edge = false;
@@ -401,6 +432,7 @@ void machine_call(struct machine *m, const struct answer_tool *tool, str id)
     if (is_satisfied(m))
         return;
     m->n_calls++;
+    m->end = chars_before(m, m->at);
     m->in_call = true;
     m->has_args = false;
     add_part(m, ANSWER_CALL, tool->name, id, false);
@@ -409,6 +441,7 @@ void machine_call(struct machine *m, const struct answer_tool *tool, str id)
 void machine_args(struct machine *m, str json)
 {
     m->has_args |= json.n > 0;
+    m->end = chars_before(m, m->at);
     add_part(m, ANSWER_ARGS, json, (str){0}, false);
 }
 

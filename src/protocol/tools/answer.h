@@ -58,6 +58,7 @@ struct answer_part {
     str text;      /* TEXT, REASONING, ARGS: more of it; CALL: the name */
     str id;        /* CALL: the id that the model gave it; mostly empty */
     bool complete; /* CALL_END: the model wrote all of it */
+    uint32_t end;  /* TEXT, REASONING, CALL, ARGS: characters of the answer up to its end */
 };
 
 struct answer_parser;

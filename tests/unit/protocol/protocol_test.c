@@ -37,6 +37,8 @@ static const char *frame_of(const struct chat_adapter *a, const char *field)
                : strcmp(field, "max_tokens") == 0 ? "\"messages\":[" USER "],"
                                                   : "\"messages\":[" USER "],\"max_tokens\":9,";
     chat |= strcmp(a->name, "anthropic_count_tokens") == 0;
+    if (strcmp(a->name, "openai_responses") == 0)
+        return strcmp(field, "input") == 0 ? "" : "\"input\":\"hi\",";
     if (strcmp(a->name, "detokenize") == 0)
         return strcmp(field, "tokens") == 0 ? "" : "\"tokens\":[1],";
     if (strcmp(field, "messages") == 0 || strcmp(field, "content") == 0)
@@ -139,6 +141,14 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
         {"enable_thinking", "true"},
         {"reasoning_effort", "\"low\""},
         {"echo", "true"},
+        {"input", "[" USER "," USER "]"},
+        {"instructions", "\"Be brief.\""},
+        {"max_output_tokens", "5"},
+        {"reasoning", "{\"effort\":\"low\"}"},
+        {"include", "[\"message.output_text.logprobs\"]"},
+        {"text", "{\"verbosity\":\"low\"}"},
+        {"truncation", "\"auto\""},
+        {"store", "true"},
         {"add_special_tokens", "false"},
         {"add_special", "false"},
         {"parse_special", "false"},
@@ -146,6 +156,8 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
         {"with_pieces", "true"},
         {"skip_special_tokens", "true"},
     };
+    if (strcmp(a->name, "openai_responses") == 0 && strcmp(name, "tools") == 0)
+        return "[{\"type\":\"function\",\"name\":\"f\"}]";
     bool anthropic = strncmp(a->name, "anthropic_", 10) == 0;
     const char *own = anthropic ? anthropic_value(name) : NULL;
     return own ? own : value_of(values, T9_COUNT(values), name);
@@ -154,8 +166,9 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
 /* Some have members, of which odd values have unknown ones; some do no more than warn. */
 static bool may_warn(const char *name)
 {
-    static const char *const names[] = {"stream_options", "output_config", "mcp_servers",
-                                        "context_management", "container"};
+    static const char *const names[] = {
+        "stream_options", "output_config", "mcp_servers", "context_management",
+        "container",      "reasoning",     "text",        "store"};
     for (size_t i = 0; i < T9_COUNT(names); i++) {
         if (strcmp(names[i], name) == 0)
             return true;
@@ -246,7 +259,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
 static void test_tables(void **state)
 {
     (void)state;
-    assert_int_equal(n_endpoints, 7);
+    assert_int_equal(n_endpoints, 8);
     for (size_t a = 0; a < n_endpoints; a++) {
         for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
             for (size_t k = 0; k < i; k++)
