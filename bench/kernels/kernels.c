@@ -107,7 +107,12 @@ static void check(const struct product *p, char *data)
     struct scratch scratch = {0};
     struct be_params params = {.n_threads = 1, .max_rows = p->rows};
     int32_t n = p->n_out < CHECK_OUT ? p->n_out : CHECK_OUT;
-    struct weight_src src = {"w", p->dtype, p->n_in, n, read_rows, data};
+    struct weight_src src = {.name = "w",
+                             .dtype = p->dtype,
+                             .n_in = p->n_in,
+                             .n_out = n,
+                             .read = read_rows,
+                             .ctx = data};
     float *want = mem_alloc((size_t)p->rows * (size_t)n * sizeof(float));
     if (!want || be_new(&canon, "canon", &params, NULL) != T9_STATUS_OK ||
         be_weight_load(canon, &w, &src, NULL) != T9_STATUS_OK)
@@ -162,7 +167,8 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
         exit(1);
     for (size_t i = 0; i < (size_t)rows * (size_t)n_in; i++)
         p.x[i] = (float)(int)(bench_rnd() % 2001) * 1e-3f - 1.0f;
-    struct weight_src src = {"w", dtype, n_in, n_out, read_rows, data};
+    struct weight_src src = {
+        .name = "w", .dtype = dtype, .n_in = n_in, .n_out = n_out, .read = read_rows, .ctx = data};
     for (int32_t i = 0; i < copies; i++) {
         if (be_weight_load(be, &p.w[i], &src, NULL) != T9_STATUS_OK)
             exit(1);

@@ -81,9 +81,12 @@ t9_status be_weight_init(struct weight *w, const struct weight_src *src, size_t 
                          struct t9_err *err)
 {
     *w = (struct weight){0};
-    if (src->n_in < 1 || src->n_out < 1)
+    if (src->n_in < 1 || src->n_out < 1 || src->n_experts < 0)
         return t9_fail(err, T9_STATUS_INVALID, "%s: a shape of %d -> %d", src->name, src->n_in,
                        src->n_out);
+    if (src->n_experts > OP_EXPERTS_MAX)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s: %d experts; at most %d are known",
+                       src->name, src->n_experts, OP_EXPERTS_MAX);
     if (strlen(src->name) >= sizeof(w->name))
         return t9_fail(err, T9_STATUS_TOO_LARGE, "%s: the name has more than %zu bytes", src->name,
                        sizeof(w->name) - 1);
@@ -92,13 +95,15 @@ t9_status be_weight_init(struct weight *w, const struct weight_src *src, size_t 
         return t9_fail(err, T9_STATUS_INVALID,
                        "%s: rows of %d values are no whole number of blocks of type %s", src->name,
                        src->n_in, gguf_dtype_name(src->dtype));
-    if (!num_mul(one, (uint64_t)src->n_out, &all) || all > SIZE_MAX / 2)
-        return t9_fail(err, T9_STATUS_TOO_LARGE, "%s: %d rows of %llu bytes", src->name, src->n_out,
-                       (unsigned long long)one);
+    uint64_t n_rows = (uint64_t)src->n_out * (uint64_t)(src->n_experts > 0 ? src->n_experts : 1);
+    if (!num_mul(one, n_rows, &all) || all > SIZE_MAX / 2)
+        return t9_fail(err, T9_STATUS_TOO_LARGE, "%s: %llu rows of %llu bytes", src->name,
+                       (unsigned long long)n_rows, (unsigned long long)one);
     (void)snprintf(w->name, sizeof(w->name), "%s", src->name);
     w->dtype = src->dtype;
     w->n_in = src->n_in;
     w->n_out = src->n_out;
+    w->n_experts = src->n_experts;
     w->size_bytes = (size_t)all;
     *row_bytes = (size_t)one;
     return T9_STATUS_OK;

@@ -45,11 +45,13 @@ struct weight_src {
     const char *name;
     uint32_t dtype; /* gguf dtype */
     int32_t n_in, n_out;
+    int32_t n_experts; /* matrices of n_out rows, one after the other; 0: one, for op_matmul */
     /* Reads n bytes at byte `off` of the tensor. */
     t9_status (*read)(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err);
     void *ctx;
 };
-/* Matrix for op_matmul and op_embed_rows, in the backend's own layout; bits per weight stay what
+/* Matrix for op_matmul and op_embed_rows, or with n_experts > 0 a stack of them for
+ * op_matmul_experts, in the backend's own layout; bits per weight stay what
  * they were. UNSUPPORTED names tensor and type when the backend has no path for it. Reads in
  * slices, so peak memory is the weight plus a few MB. */
 t9_status be_weight_load(struct be *be, struct weight *out, const struct weight_src *src,

@@ -33,6 +33,10 @@
 #define DET_GELU_A 1.59576912f   /* 2 sqrt(2/pi) */
 #define DET_GELU_B 0.0713548163f /* A * 0.044715 */
 
+/* gpt-oss: g * sigmoid(ALPHA g) * (u + 1) with g <= LIMIT, |u| <= LIMIT. */
+#define DET_SWIGLU_ALPHA 1.702f
+#define DET_SWIGLU_LIMIT 7.0f
+
 static inline float det_exp(float x)
 {
     if (x < DET_EXP_MIN)
@@ -62,6 +66,14 @@ static inline float det_gelu_tanh(float x)
 {
     float two_u = x * fmaf(DET_GELU_B, x * x, DET_GELU_A);
     return x / (1.0f + det_exp(-two_u));
+}
+
+static inline float det_swiglu_clamped(float gate, float up)
+{
+    float g = gate > DET_SWIGLU_LIMIT ? DET_SWIGLU_LIMIT : gate; /* NaN stays */
+    float u = up > DET_SWIGLU_LIMIT ? DET_SWIGLU_LIMIT : up;
+    u = u < -DET_SWIGLU_LIMIT ? -DET_SWIGLU_LIMIT : u;
+    return g / (1.0f + det_exp(-(DET_SWIGLU_ALPHA * g))) * (u + 1.0f);
 }
 
 /* Sine and cosine of `angle` (radians), computed in double and rounded to float: exact to half a

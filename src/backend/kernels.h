@@ -39,6 +39,17 @@ struct be_kernels {
     be_kernel fn[OP_COUNT];
 };
 
+/* Expert e of a stacked weight, as a plain one. */
+static inline struct weight weight_expert(const struct weight *w, int32_t e)
+{
+    struct weight one = *w;
+    one.n_experts = 0;
+    one.size_bytes = w->size_bytes / (size_t)w->n_experts;
+    one.data = (const char *)w->data + (size_t)e * one.size_bytes;
+    one.bias = w->bias ? w->bias + (size_t)e * (size_t)w->n_out : NULL;
+    return one;
+}
+
 /* Fill the whole table. The CPU backend starts from canon's and overrides per ISA. */
 void ref_kernels(struct be_kernels *k);
 void canon_kernels(struct be_kernels *k);

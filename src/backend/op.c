@@ -59,6 +59,14 @@ struct view cx_alloc(struct cx *cx, int32_t rows, int32_t cols)
     return (struct view){p, rows, cols, cols, VIEW_F32, 0};
 }
 
+struct view cx_alloc_i32(struct cx *cx, int32_t rows, int32_t cols)
+{
+    _Static_assert(sizeof(int32_t) == sizeof(float), "scratch counts in floats");
+    struct view v = cx_alloc(cx, rows, cols);
+    v.dtype = VIEW_I32;
+    return v;
+}
+
 size_t cx_mark(const struct cx *cx)
 {
     return cx->scratch->used;
@@ -110,16 +118,22 @@ void op_rmsnorm(struct cx *cx, struct view dst, struct view src, const struct we
     submit(cx, &op);
 }
 
+static void set_products(struct op *op, const struct view *dst, const struct weight *const *w,
+                         int n)
+{
+    int n_used = n > 0 && n <= OP_DST_MAX ? n : 0; /* 0 fails the check */
+    op->n_dst = op->n_w = (uint8_t)n_used;
+    for (int k = 0; k < n_used; k++) {
+        op->dst[k] = dst[k];
+        op->w[k] = w[k];
+    }
+}
+
 void op_matmul(struct cx *cx, const struct view *dst, struct view src,
                const struct weight *const *w, int n)
 {
     struct op op = {.kind = OP_MATMUL, .n_src = 1};
-    int n_used = n > 0 && n <= OP_DST_MAX ? n : 0; /* 0 fails the check */
-    op.n_dst = op.n_w = (uint8_t)n_used;
-    for (int k = 0; k < n_used; k++) {
-        op.dst[k] = dst[k];
-        op.w[k] = w[k];
-    }
+    set_products(&op, dst, w, n);
     op.src[0] = src;
     submit(cx, &op);
 }
@@ -172,7 +186,7 @@ void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
 
 void op_attn_paged(struct cx *cx, const struct op_attn *a)
 {
-    struct op op = {.kind = OP_ATTN_PAGED, .n_dst = 1, .n_src = 6, .kv_read = 1};
+    struct op op = {.kind = OP_ATTN_PAGED, .n_dst = 1, .n_src = 6, .n_w = 1, .kv_read = 1};
     op.dst[0] = a->dst;
     op.src[0] = a->q;
     op.src[1] = a->kv_idx;
@@ -180,6 +194,7 @@ void op_attn_paged(struct cx *cx, const struct op_attn *a)
     op.src[3] = a->page_table;
     op.src[4] = a->pool;
     op.src[5] = a->span_end;
+    op.w[0] = a->sinks;
     op.kv = a->kv;
     op.i[0] = a->n_head;
     op.i[1] = a->kv_layer;
@@ -204,5 +219,37 @@ void op_add(struct cx *cx, struct view dst, struct view a, struct view b)
     op.dst[0] = dst;
     op.src[0] = a;
     op.src[1] = b;
+    submit(cx, &op);
+}
+
+void op_moe_route(struct cx *cx, struct view weights, struct view ids, struct view logits,
+                  const struct weight *scale)
+{
+    struct op op = {.kind = OP_MOE_ROUTE, .n_dst = 2, .n_src = 1, .n_w = 1};
+    op.dst[0] = weights;
+    op.dst[1] = ids;
+    op.src[0] = logits;
+    op.w[0] = scale;
+    submit(cx, &op);
+}
+
+void op_matmul_experts(struct cx *cx, const struct view *dst, struct view src, struct view ids,
+                       const struct weight *const *w, int n)
+{
+    struct op op = {.kind = OP_MATMUL_EXPERTS, .n_src = 2};
+    set_products(&op, dst, w, n);
+    op.src[0] = src;
+    op.src[1] = ids;
+    submit(cx, &op);
+}
+
+void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view weights,
+                    bool accumulate)
+{
+    struct op op = {.kind = OP_MOE_COMBINE, .n_dst = 1, .n_src = 2};
+    op.flags = accumulate ? OP_FLAG_ACCUMULATE : 0;
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.src[1] = weights;
     submit(cx, &op);
 }

@@ -33,7 +33,10 @@
     X(QK_NORM_ROPE_STORE, qk_norm_rope_store)                                                      \
     X(ATTN_PAGED, attn_paged)                                                                      \
     X(ACT_MUL, act_mul)                                                                            \
-    X(ADD, add)
+    X(ADD, add)                                                                                    \
+    X(MOE_ROUTE, moe_route)                                                                        \
+    X(MATMUL_EXPERTS, matmul_experts)                                                              \
+    X(MOE_COMBINE, moe_combine)
 
 typedef enum op_kind {
 #define X(NAME, name) OP_##NAME,
@@ -61,30 +64,41 @@ typedef enum weight_layout {
     WEIGHT_LAYOUT_PANEL,  /* the CPU backend's panels of 16 outputs */
 } weight_layout;
 
-/* A loaded weight: y[o] = sum_i W[o][i] x[i] (+ bias[o]). Immutable after load. */
+/* A loaded weight: y[o] = sum_i W[o][i] x[i] (+ bias[o]). Immutable after load.
+ *
+ * Experts are stacked: with n_experts > 0 there are so many matrices n_in -> n_out, one after the
+ * other in equal parts of data and bias (weight_expert of backend/kernels.h). */
 struct weight {
     char name[64];
     uint32_t dtype; /* gguf dtype of the values */
     uint8_t layout; /* weight_layout */
     int32_t n_in, n_out;
-    const void *data; /* backend memory */
+    int32_t n_experts; /* 0: a plain weight */
+    const void *data;  /* backend memory */
     size_t size_bytes;
-    const float *bias; /* f32[n_out] or NULL */
+    const float *bias; /* f32[n_out], with experts [n_experts][n_out], or NULL */
 };
 
 enum {
     OP_DST_MAX = 3,
     OP_SRC_MAX = 8,
     OP_WEIGHT_MAX = 4,
+    OP_EXPERTS_MAX = 512, /* of a stacked weight */
+    OP_SLOTS_MAX = 32,    /* experts that a row goes to */
 };
 
 /* Flags of struct op. */
 enum {
-    OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL: dst[0] += W x instead of dst[0] = W x */
+    OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL, MOE_COMBINE: dst[0] += instead of dst[0] = */
     OP_FLAG_ROPE_NEOX = 1 << 1,  /* pairs (i, i + n/2) instead of (2i, 2i + 1) */
 };
 
-typedef enum act_kind { ACT_SILU, ACT_GELU_TANH } act_kind;
+typedef enum act_kind {
+    ACT_SILU,
+    ACT_GELU_TANH,
+    ACT_SWIGLU_CLAMPED, /* of gpt-oss: see op_act_mul */
+    ACT_COUNT
+} act_kind;
 
 /*
  * One op. Which fields a kind uses is said at its builder below. dst[] are written (ACCUMULATE also
@@ -128,6 +142,7 @@ struct cx {
 
 /* f32 [rows, cols] from scratch, 64-byte aligned, stride == cols. */
 struct view cx_alloc(struct cx *cx, int32_t rows, int32_t cols);
+struct view cx_alloc_i32(struct cx *cx, int32_t rows, int32_t cols); /* the same for i32 */
 size_t cx_mark(const struct cx *cx);
 void cx_release(struct cx *cx, size_t mark);
 /* Views over memory that the caller keeps alive until the tape has run. */
@@ -189,16 +204,36 @@ struct op_attn {
     struct view pool;       /* (src4) */
     struct view span_end;   /* i32[T] or absent (src5): last key index the row may see, >= kv_idx */
     const struct kv_geom *kv;
-    int32_t n_head, kv_layer; /* i0, i1 */
-    int32_t window;           /* i2; 0 = none, else keys with kv_idx - j < window */
-    float scale;              /* f0 */
+    int32_t n_head, kv_layer;   /* i0, i1 */
+    int32_t window;             /* i2; 0 = none, else keys with kv_idx - j < window */
+    const struct weight *sinks; /* f32[H] or NULL (w0) */
+    float scale;                /* f0 */
 };
 /* Softmax attention of each row over its sequence's pages; GQA head h reads KV head h / (H / Hk).
- */
+ * With sinks the softmax of head h has one more score, sinks[h] (not scaled), that has no value. */
 void op_attn_paged(struct cx *cx, const struct op_attn *a);
-/* dst[T, F] = act(gate) * up. dst may alias gate or up.   dst0, src0 = gate, src1 = up, i0 = act */
+/* dst[T, F] = act(gate) * up. dst may alias gate or up.   dst0, src0 = gate, src1 = up, i0 = act
+ * ACT_SWIGLU_CLAMPED: g = min(gate, 7), u = min(max(up, -7), 7);
+ * dst = g * sigmoid(1.702 g) * (u + 1). */
 void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act);
 /* dst = a + b, same shape. dst may alias either.   dst0, src0, src1 */
 void op_add(struct cx *cx, struct view dst, struct view a, struct view b);
+
+/* The experts of each row: ids[T, K] i32 are the K largest of its logits [T, E], largest first (of
+ * equal ones the lower index first; NaN counts as -inf), weights[T, K] the softmax over these K
+ * logits, times scale[id] where there is a scale (f32[E] or NULL).
+ *   dst0 = weights, dst1 = ids, src0 = logits, w0 = scale */
+void op_moe_route(struct cx *cx, struct view weights, struct view ids, struct view logits,
+                  const struct weight *scale);
+/* Slot j of row t meets expert e = ids[t, j]: dst_k[t, j n_out_k ...] = W_k[e] x (+ bias_k[e]) for
+ * k < n (1..2). x is src[t] where src is [T, n_in], and src[t, j n_in ...] where it is
+ * [T, K n_in]. An id that is no expert's gives NaN. No gaps between rows of dst and of a src of
+ * slots (stride == cols).   dst0..1, src0, src1 = ids i32[T, K], w0..1 */
+void op_matmul_experts(struct cx *cx, const struct view *dst, struct view src, struct view ids,
+                       const struct weight *const *w, int n);
+/* dst[T, D] = sum over slots j, ascending, of weights[t, j] * src[t, j D ...]; added to dst with
+ * `accumulate`.   dst0, src0 = src [T, K D], src1 = weights [T, K] */
+void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view weights,
+                    bool accumulate);
 
 #endif

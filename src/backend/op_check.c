@@ -58,6 +58,8 @@ static t9_status want_weight(const struct op *op, const struct weight *w, int32_
         return fail(op, err, "a weight is absent");
     if (w->layout == WEIGHT_LAYOUT_VECTOR)
         return fail(op, err, "weight %s is a vector, a matrix is wanted", w->name);
+    if ((w->n_experts > 0) != (op->kind == OP_MATMUL_EXPERTS))
+        return fail(op, err, "weight %s has %d experts", w->name, w->n_experts);
     if (w->n_in != n_in || w->n_out != n_out)
         return fail(op, err, "weight %s is %d -> %d, %d -> %d wanted", w->name, w->n_in, w->n_out,
                     n_in, n_out);
@@ -193,7 +195,7 @@ static t9_status check_attn_paged(const struct op *op, struct t9_err *err)
         T9_TRY(want(op, "span_end", &op->src[5], VIEW_I32, dst->rows, 1, err));
     if (op->i[2] < 0)
         return fail(op, err, "a window of %d", op->i[2]);
-    return T9_STATUS_OK;
+    return op->w[0] ? want_vector(op, op->w[0], n_head, err) : T9_STATUS_OK;
 }
 
 static t9_status check_two(const struct op *op, struct t9_err *err)
@@ -202,8 +204,71 @@ static t9_status check_two(const struct op *op, struct t9_err *err)
     T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
     T9_TRY(want(op, "the first source", &op->src[0], VIEW_F32, dst->rows, dst->cols, err));
     T9_TRY(want(op, "the second source", &op->src[1], VIEW_F32, dst->rows, dst->cols, err));
-    if (op->kind == OP_ACT_MUL && op->i[0] != ACT_SILU && op->i[0] != ACT_GELU_TANH)
+    if (op->kind == OP_ACT_MUL && (op->i[0] < 0 || op->i[0] >= ACT_COUNT))
         return fail(op, err, "activation %d", op->i[0]);
+    return T9_STATUS_OK;
+}
+
+/* Slots of a row, as a view [T, K] says them. */
+static t9_status want_slots(const struct op *op, const char *what, const struct view *v,
+                            view_dtype dtype, int32_t rows, struct t9_err *err)
+{
+    if (v->cols > OP_SLOTS_MAX)
+        return fail(op, err, "%d experts a row; at most %d are used", v->cols, OP_SLOTS_MAX);
+    return want(op, what, v, dtype, rows, v->cols, err);
+}
+
+static t9_status check_moe_route(const struct op *op, struct t9_err *err)
+{
+    const struct view *logits = &op->src[0], *weights = &op->dst[0];
+    T9_TRY(want_any(op, "logits", logits, VIEW_F32, err));
+    T9_TRY(want_slots(op, "weights", weights, VIEW_F32, logits->rows, err));
+    T9_TRY(want(op, "ids", &op->dst[1], VIEW_I32, logits->rows, weights->cols, err));
+    if (logits->cols > OP_EXPERTS_MAX || weights->cols > logits->cols)
+        return fail(op, err, "%d of %d experts; at most %d are known", weights->cols, logits->cols,
+                    OP_EXPERTS_MAX);
+    return op->w[0] ? want_vector(op, op->w[0], logits->cols, err) : T9_STATUS_OK;
+}
+
+static t9_status check_matmul_experts(const struct op *op, struct t9_err *err)
+{
+    const struct view *src = &op->src[0], *ids = &op->src[1];
+    if (op->n_dst < 1 || op->n_dst > 2 || op->n_w != op->n_dst || !op->w[0])
+        return fail(op, err, "1 or 2 products a call");
+    T9_TRY(want_any(op, "src", src, VIEW_F32, err));
+    T9_TRY(want_slots(op, "ids", ids, VIEW_I32, src->rows, err));
+    int32_t n_in = op->w[0]->n_in;
+    bool own = src->cols != n_in; /* each slot has its own input */
+    if (own && (src->cols % ids->cols != 0 || src->cols / ids->cols != n_in))
+        return fail(op, err, "src has %d columns, %d or %d times as many are wanted", src->cols,
+                    n_in, ids->cols);
+    if (own && src->stride != src->cols)
+        return fail(op, err, "src has gaps between rows");
+    for (int k = 0; k < op->n_dst; k++) {
+        const struct view *dst = &op->dst[k];
+        T9_TRY(want(op, "dst", dst, VIEW_F32, src->rows, dst->cols, err));
+        if (dst->cols % ids->cols != 0)
+            return fail(op, err, "dst has %d columns for %d slots", dst->cols, ids->cols);
+        T9_TRY(want_weight(op, op->w[k], n_in, dst->cols / ids->cols, err));
+        if (op->w[k]->n_experts != op->w[0]->n_experts || op->w[k]->n_experts > OP_EXPERTS_MAX)
+            return fail(op, err, "weight %s has %d experts", op->w[k]->name, op->w[k]->n_experts);
+        if (dst->p == src->p || dst->stride != dst->cols)
+            return fail(op, err, dst->p == src->p ? "dst is src" : "dst has gaps between rows");
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status check_moe_combine(const struct op *op, struct t9_err *err)
+{
+    const struct view *dst = &op->dst[0], *src = &op->src[0], *weights = &op->src[1];
+    T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
+    T9_TRY(want_slots(op, "weights", weights, VIEW_F32, dst->rows, err));
+    if (src->cols % weights->cols != 0 || src->cols / weights->cols != dst->cols)
+        return fail(op, err, "src has %d columns, %d times %d are wanted", src->cols, weights->cols,
+                    dst->cols);
+    T9_TRY(want(op, "src", src, VIEW_F32, dst->rows, src->cols, err));
+    if (src->p == dst->p)
+        return fail(op, err, "dst is src");
     return T9_STATUS_OK;
 }
 
@@ -219,6 +284,9 @@ t9_status op_check(const struct op *op, struct t9_err *err)
     case OP_ATTN_PAGED: return check_attn_paged(op, err);
     case OP_ACT_MUL:
     case OP_ADD: return check_two(op, err);
+    case OP_MOE_ROUTE: return check_moe_route(op, err);
+    case OP_MATMUL_EXPERTS: return check_matmul_experts(op, err);
+    case OP_MOE_COMBINE: return check_moe_combine(op, err);
     default: return t9_fail(err, T9_STATUS_INVALID, "op kind %d is unknown", op->kind);
     }
 }

@@ -152,6 +152,23 @@ static t9_status compare_row(struct cx *cx, const struct op *op, const char *wha
                    be_name(c->be), (double)a[col], be_name(c->other), (double)b[col], (double)e);
 }
 
+/* Numbers that are choices: equal or not, whatever the tolerance. */
+static t9_status compare_ids(struct cx *cx, const struct op *op, const char *what, int32_t row,
+                             const void *a, const void *b, int32_t n)
+{
+    struct compare *c = cx->sink;
+    const int32_t *x = a, *y = b;
+    int32_t col = 0;
+    while (col < n && x[col] == y[col])
+        col++;
+    if (col == n)
+        return T9_STATUS_OK;
+    return t9_fail(&cx->err, T9_STATUS_INTERNAL,
+                   "layer %d, op %zu %s, %s, row %d, column %d: %s has %d, %s has %d", op->layer,
+                   c->n_ops, op_kind_name((op_kind)op->kind), what, row, col, be_name(c->be),
+                   x[col], be_name(c->other), y[col]);
+}
+
 /* The stored key or value of a slot, as floats. */
 static void gather_kv(const struct kv_geom *g, const char *head, bool key, int32_t slot, float *out)
 {
@@ -189,9 +206,12 @@ static t9_status compare_all(struct cx *cx, const struct op *op, const struct op
 {
     static const char *const names[OP_DST_MAX] = {"dst 0", "dst 1", "dst 2"};
     for (int k = 0; k < op->n_dst && k < OP_DST_MAX; k++) {
-        for (int32_t r = 0; r < op->dst[k].rows; r++)
-            T9_TRY(compare_row(cx, op, names[k], r, row_of(&op->dst[k], r),
-                               row_of(&other->dst[k], r), op->dst[k].cols));
+        bool ids = op->dst[k].dtype == VIEW_I32;
+        for (int32_t r = 0; r < op->dst[k].rows; r++) {
+            const float *a = row_of(&op->dst[k], r), *b = row_of(&other->dst[k], r);
+            T9_TRY(ids ? compare_ids(cx, op, names[k], r, a, b, op->dst[k].cols)
+                       : compare_row(cx, op, names[k], r, a, b, op->dst[k].cols));
+        }
     }
     return op->kv_write ? compare_kv(cx, op, other) : T9_STATUS_OK;
 }

@@ -14,6 +14,9 @@ void canon_kernels(struct be_kernels *k)
     k->fn[OP_ATTN_PAGED] = canon_attn_paged;
     k->fn[OP_ACT_MUL] = canon_act_mul;
     k->fn[OP_ADD] = canon_add;
+    k->fn[OP_MOE_ROUTE] = canon_moe_route;
+    k->fn[OP_MATMUL_EXPERTS] = canon_matmul_experts;
+    k->fn[OP_MOE_COMBINE] = canon_moe_combine;
 }
 
 void canon_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

@@ -67,6 +67,13 @@ void canon_qk_norm_rope_store(const struct op *op, struct be_task *t);
 void canon_attn_paged(const struct op *op, struct be_task *t);
 void canon_act_mul(const struct op *op, struct be_task *t);
 void canon_add(const struct op *op, struct be_task *t);
+void canon_moe_route(const struct op *op, struct be_task *t);
+void canon_matmul_experts(const struct op *op, struct be_task *t);
+void canon_moe_combine(const struct op *op, struct be_task *t);
+
+/* Outputs [lo, hi) of one row: dst[o] = w x (+ bias), of a plain weight. */
+void canon_product_row(const struct weight *w, const float *x, int32_t lo, int32_t hi, float *dst,
+                       bool accumulate);
 
 /* ---- shared with the CPU kernels ---- */
 
@@ -83,6 +90,13 @@ static inline void task_slice(const struct be_task *t, int64_t n, int64_t *lo, i
 {
     *lo = n * t->ith / t->nth;
     *hi = n * (t->ith + 1) / t->nth;
+}
+
+/* The state before the first split of a row of head h: a sink has the weight 1 and no value. */
+static inline void attn_start(const struct op *op, int32_t h, float *m, float *l)
+{
+    *m = op->w[0] ? ((const float *)op->w[0]->data)[h] : -INFINITY;
+    *l = op->w[0] ? 1 : 0;
 }
 
 /* The keys that a row may see: [first, end); empty for padding. */

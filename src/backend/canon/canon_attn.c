@@ -2,7 +2,8 @@
  * backend/canon/canon_attn.c - attention over pages: the definition.
  *
  * Keys come in absolute blocks of 32 (a page) inside absolute splits of 512. A split has its own
- * online softmax over its blocks; splits are combined ascending by the same formula. Keys that a
+ * online softmax over its blocks; splits are combined ascending by the same formula, from a sink on
+ * where there is one. Keys that a
  * row may not see are never multiplied: their slots may hold anything. So a row's result depends on
  * its q and on the keys and values it sees, and on nothing else.
  */
@@ -18,7 +19,7 @@ struct soft {
 struct head {
     const struct op *op;
     const float *q;
-    int32_t seq, kv_head, first, end; /* visible keys [first, end) */
+    int32_t head, seq, kv_head, first, end; /* visible keys [first, end) */
 };
 
 /* Lane i with lane i + 16, then 8, 4, 2, 1. */
@@ -75,7 +76,8 @@ static void soft_combine(struct soft *all, const struct soft *s, int32_t d)
 static void attend(const struct head *a, float *dst)
 {
     int32_t d = a->op->kv->head_dim;
-    struct soft all = {.m = -INFINITY};
+    struct soft all = {0};
+    attn_start(a->op, a->head, &all.m, &all.l);
     for (int32_t split = a->first / ATTN_SPLIT * ATTN_SPLIT; split < a->end; split += ATTN_SPLIT) {
         struct soft s = {.m = -INFINITY};
         for (int32_t block = split; block < split + ATTN_SPLIT; block += KV_PAGE_TOKENS) {
@@ -100,7 +102,8 @@ void canon_attn_paged(const struct op *op, struct be_task *t)
     for (int64_t i = lo; i < hi; i++) {
         int32_t r = (int32_t)(i / n_head), h = (int32_t)(i % n_head);
         float *out = view_row(dst, r) + (size_t)h * (size_t)d;
-        struct head a = {.op = op, .seq = view_i32_at(&op->src[2], r), .kv_head = h / group};
+        struct head a = {.op = op, .head = h, .kv_head = h / group};
+        a.seq = view_i32_at(&op->src[2], r);
         a.q = view_row(&op->src[0], r) + (size_t)h * (size_t)d;
         attn_range(op, r, &a.first, &a.end);
         if (a.end > 0)

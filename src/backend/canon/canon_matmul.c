@@ -255,6 +255,20 @@ static void row_chunk(const struct weight *w, const float *x, int32_t lo, int32_
     }
 }
 
+void canon_product_row(const struct weight *w, const float *x, int32_t lo, int32_t hi, float *dst,
+                       bool accumulate)
+{
+    for (int32_t o = lo; o < hi; o += OUT_CHUNK) {
+        int32_t end = o + OUT_CHUNK < hi ? o + OUT_CHUNK : hi;
+        float acc[OUT_CHUNK] = {0};
+        row_chunk(w, x, o, end, acc);
+        for (int32_t i = o; i < end; i++) {
+            float y = w->bias ? acc[i - o] + w->bias[i] : acc[i - o];
+            dst[i] = accumulate ? dst[i] + y : y;
+        }
+    }
+}
+
 static void product(const struct weight *w, const struct view *dst, const struct view *src,
                     bool accumulate, const struct be_task *t)
 {
@@ -262,14 +276,8 @@ static void product(const struct weight *w, const struct view *dst, const struct
     task_slice(t, w->n_out, &lo, &hi);
     for (int32_t o = (int32_t)lo; o < hi; o += OUT_CHUNK) {
         int32_t end = o + OUT_CHUNK < hi ? o + OUT_CHUNK : (int32_t)hi;
-        for (int32_t r = 0; r < src->rows; r++) {
-            float acc[OUT_CHUNK] = {0}, *out = view_row(dst, r);
-            row_chunk(w, view_row(src, r), o, end, acc);
-            for (int32_t i = o; i < end; i++) {
-                float y = w->bias ? acc[i - o] + w->bias[i] : acc[i - o];
-                out[i] = accumulate ? out[i] + y : y;
-            }
-        }
+        for (int32_t r = 0; r < src->rows; r++)
+            canon_product_row(w, view_row(src, r), o, end, view_row(dst, r), accumulate);
     }
 }
 

@@ -81,8 +81,12 @@ void canon_act_mul(const struct op *op, struct be_task *t)
         const float *gate = view_row(&op->src[0], r), *up = view_row(&op->src[1], r);
         float *out = view_row(dst, r);
         for (int32_t i = 0; i < dst->cols; i++) {
-            float g = gate[i];
-            out[i] = (op->i[0] == ACT_SILU ? det_silu(g) : det_gelu_tanh(g)) * up[i];
+            float g = gate[i], u = up[i];
+            switch ((act_kind)op->i[0]) {
+            case ACT_SILU: out[i] = det_silu(g) * u; break;
+            case ACT_GELU_TANH: out[i] = det_gelu_tanh(g) * u; break;
+            default: out[i] = det_swiglu_clamped(g, u); break;
+            }
         }
     }
 }

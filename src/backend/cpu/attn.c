@@ -97,6 +97,13 @@ static void state_reset(float *state, size_t floats)
     state[0] = -INFINITY;
 }
 
+/* The state that a head's splits are combined into. */
+static void state_start(const struct plan *p, float *state, int32_t head)
+{
+    state_reset(state, p->state_floats);
+    attn_start(p->op, head, &state[0], &state[1]);
+}
+
 static void finish(const struct plan *p, const float *all, int32_t row, int32_t head)
 {
     float *out = view_row(&p->op->dst[0], row) + (size_t)head * (size_t)p->d;
@@ -201,7 +208,7 @@ static void tile_whole(const struct plan *p, struct tile_job *j)
 {
     const struct attn_tile *a = &j->tile;
     for (int32_t i = 0; i < a->n_pairs; i++)
-        state_reset(j->all + (size_t)i * p->state_floats, p->state_floats);
+        state_start(p, j->all + (size_t)i * p->state_floats, j->head + i % j->n_heads);
     for (int32_t s = j->first / ATTN_SPLIT * ATTN_SPLIT; s < j->end; s += ATTN_SPLIT) {
         tile_split(p, j, s);
         for (int32_t i = 0; i < a->n_pairs; i++) {
@@ -248,7 +255,7 @@ static void combine_all(const struct plan *p, const struct be_task *t)
                    (size_t)p->d * sizeof(float));
             continue;
         }
-        state_reset(all, p->state_floats);
+        state_start(p, all, head);
         for (int32_t s = first / ATTN_SPLIT; s * ATTN_SPLIT < end; s++)
             p->isa->attn_combine(all, partial_at(p, t, row, head, s), p->d_pad);
         finish(p, all, row, head);

@@ -7,8 +7,8 @@
  * one thread at a time.
  */
 #include "backend/be_impl.h"
-#include "backend/cpu/isa.h"
 #include "backend/cpu/pool.h"
+#include "backend/cpu/product.h"
 #include "backend/cpu/slab.h"
 #include "base/mem.h"
 #include "base/thread.h"
@@ -103,18 +103,28 @@ static void kernels_init(struct be_kernels *k, const struct cpu_isa *isa)
     k->fn[OP_ATTN_PAGED] = cpu_attn_paged;
     k->fn[OP_ACT_MUL] = cpu_act_mul;
     k->fn[OP_ADD] = cpu_add;
+    k->fn[OP_MATMUL_EXPERTS] = cpu_matmul_experts;
+    k->fn[OP_MOE_COMBINE] = cpu_moe_combine;
 }
 
 void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)
 {
-    size_t act = (size_t)max_rows * cpu_act_row_bytes(max_cols);
-    *shared_bytes = act > PARTIAL_BYTES ? act : PARTIAL_BYTES;
-    /* An attention tile: q, K and V of a page, scores, two states a pair. The quantised rows that a
-     * worker makes for itself are smaller (OWN_VALUES of matmul.c). */
+    size_t row = cpu_act_row_bytes(max_cols), act = (size_t)max_rows * row;
+    /* Experts take as many rows at a time as there is room for: at least one, in all its forms. */
+    size_t expert_row = row + (size_t)max_cols * sizeof(float);
+    *shared_bytes = PARTIAL_BYTES;
+    *shared_bytes = act > *shared_bytes ? act : *shared_bytes;
+    *shared_bytes = expert_row > *shared_bytes ? expert_row : *shared_bytes;
+    /* An attention tile: q, K and V of a page, scores, two states a pair. */
     size_t state = ATTN_STATE_PAD + KV_HEAD_DIM_MAX;
-    *local_bytes = (2 * KV_PAGE_TOKENS * (size_t)KV_HEAD_DIM_MAX +
-                    ATTN_PAIRS * ((size_t)KV_HEAD_DIM_MAX + KV_PAGE_TOKENS + 2 * state)) *
-                   sizeof(float);
+    size_t attn = (2 * KV_PAGE_TOKENS * (size_t)KV_HEAD_DIM_MAX +
+                   ATTN_PAIRS * ((size_t)KV_HEAD_DIM_MAX + KV_PAGE_TOKENS + 2 * state)) *
+                  sizeof(float);
+    /* Rows that a worker quantises for itself, then the slots of experts in order. */
+    size_t slots = (size_t)max_rows * OP_SLOTS_MAX + OP_EXPERTS_MAX + 2;
+    size_t experts = PRODUCT_OWN_BYTES + slots * sizeof(int32_t);
+    *local_bytes = attn > experts ? attn : experts;
+    *local_bytes = (*local_bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 /* Makes the work buffers large enough for rows of n_in values. */
@@ -172,7 +182,7 @@ static t9_status weight_load(struct be *be, struct weight *out, const struct wei
     T9_TRY(work_grow(c, src->n_in, err));
     w.layout = c->isa ? WEIGHT_LAYOUT_PANEL : WEIGHT_LAYOUT_GGUF;
     if (c->isa)
-        w.size_bytes = (size_t)g.n_panels * g.panel_bytes;
+        w.size_bytes = (size_t)g.n_panels * g.panel_bytes * (size_t)(w.n_experts ? w.n_experts : 1);
     void *data = slabs_alloc(&c->weights, w.size_bytes);
     if (!data)
         return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name,

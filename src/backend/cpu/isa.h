@@ -39,17 +39,28 @@ enum {
 /* rows x 16 n_panels outputs of one weight. */
 struct tile {
     const struct panel_geom *g;
-    const char *panel; /* n_panels of them, g->panel_bytes apart */
-    const char *act;   /* blocks of a row: act32, act256, or f32 */
-    size_t act_stride; /* bytes from row to row */
-    float *dst;        /* [rows][n_out] */
-    size_t dst_stride; /* elements */
-    const float *bias; /* [n_out] or NULL */
+    const char *panel;      /* n_panels of them, g->panel_bytes apart */
+    const char *act;        /* blocks of a row: act32, act256, or f32 */
+    size_t act_stride;      /* bytes from row to row */
+    float *dst;             /* [rows][n_out] */
+    size_t dst_stride;      /* elements */
+    const int32_t *dst_row; /* [rows]: their places in dst; NULL: 0, 1, ... */
+    const float *bias;      /* [n_out] or NULL */
     int32_t n_panels;
     int32_t n_out; /* <= 16 n_panels */
     bool accumulate;
 };
 typedef void (*tile_fn)(const struct tile *t);
+
+/* To the rows after the first n. */
+static inline void tile_advance(struct tile *t, int32_t n)
+{
+    t->act += (size_t)n * t->act_stride;
+    if (t->dst_row)
+        t->dst_row += n;
+    else
+        t->dst += (size_t)n * t->dst_stride;
+}
 
 /* Keys and values of one page's head as f32, and the pairs that look at them. */
 struct attn_tile {
@@ -76,6 +87,9 @@ struct cpu_isa {
     /* dst[i] = act(gate[i]) * up[i] */
     void (*act_mul)(float *dst, const float *gate, const float *up, int32_t n, act_kind act);
     void (*add)(float *dst, const float *a, const float *b, int32_t n);
+    /* dst[i] (+)= sum of w[j] * y[j * stride + i], j ascending */
+    void (*combine)(float *dst, const float *y, size_t stride, const float *w, int32_t n_slots,
+                    int32_t n, bool accumulate);
     /* x[0, n_rot) rotated in place by cos[half], sin[half]. */
     void (*rope)(float *x, const float *angles, int32_t n_rot, bool neox);
     void (*f16_from_f32)(uint16_t *dst, const float *src, int32_t n);
@@ -108,9 +122,9 @@ void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t);
 void cpu_attn_paged(const struct op *op, struct be_task *t);
 void cpu_act_mul(const struct op *op, struct be_task *t);
 void cpu_add(const struct op *op, struct be_task *t);
+void cpu_matmul_experts(const struct op *op, struct be_task *t);
+void cpu_moe_combine(const struct op *op, struct be_task *t);
 
-/* Bytes of the quantised form of a row (both block sizes, a cache line's multiple). */
-size_t cpu_act_row_bytes(int32_t n_in);
 void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes);
 
 #endif

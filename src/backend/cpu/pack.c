@@ -184,6 +184,23 @@ void panel_pack(const struct panel_geom *g, void *panel, const void *rows, int32
     }
 }
 
+/* Matrix number `at` of src, through `slice`, which has room for slice_rows rows. */
+static t9_status load_one(const struct panel_geom *g, const struct weight_src *src, int32_t at,
+                          char *slice, int32_t slice_rows, size_t row_bytes, char *panel,
+                          struct t9_err *err)
+{
+    uint64_t base = (uint64_t)at * (uint64_t)src->n_out;
+    for (int32_t row = 0; row < src->n_out; row += slice_rows) {
+        int32_t n = src->n_out - row < slice_rows ? src->n_out - row : slice_rows;
+        T9_TRY(src->read(src->ctx, (base + (uint64_t)row) * row_bytes, slice, (size_t)n * row_bytes,
+                         err));
+        for (int32_t i = 0; i < n; i += PANEL, panel += g->panel_bytes)
+            panel_pack(g, panel, slice + (size_t)i * row_bytes, n - i < PANEL ? n - i : PANEL,
+                       row_bytes);
+    }
+    return T9_STATUS_OK;
+}
+
 t9_status panel_load(const struct panel_geom *g, const struct weight_src *src, size_t row_bytes,
                      void *panels, struct t9_err *err)
 {
@@ -191,18 +208,15 @@ t9_status panel_load(const struct panel_geom *g, const struct weight_src *src, s
     if (panels_per_slice < 1)
         panels_per_slice = 1;
     int32_t slice_rows = (int32_t)panels_per_slice * PANEL;
+    int32_t n = src->n_experts > 0 ? src->n_experts : 1;
     t9_status st = T9_STATUS_OK;
     char *slice = mem_alloc((size_t)slice_rows * row_bytes), *panel = panels;
     if (!slice)
         return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %zu bytes", src->name,
                        (size_t)slice_rows * row_bytes);
-    for (int32_t row = 0; row < src->n_out && st == T9_STATUS_OK; row += slice_rows) {
-        int32_t n = src->n_out - row < slice_rows ? src->n_out - row : slice_rows;
-        st = src->read(src->ctx, (uint64_t)row * row_bytes, slice, (size_t)n * row_bytes, err);
-        for (int32_t i = 0; i < n && st == T9_STATUS_OK; i += PANEL, panel += g->panel_bytes)
-            panel_pack(g, panel, slice + (size_t)i * row_bytes, n - i < PANEL ? n - i : PANEL,
-                       row_bytes);
-    }
+    for (int32_t at = 0; at < n && st == T9_STATUS_OK; at++)
+        st = load_one(g, src, at, slice, slice_rows, row_bytes,
+                      panel + (size_t)at * (size_t)g->n_panels * g->panel_bytes, err);
     mem_free(slice);
     return st;
 }

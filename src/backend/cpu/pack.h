@@ -42,7 +42,8 @@ void panel_pack(const struct panel_geom *g, void *panel, const void *rows, int32
 void panel_unpack(const struct panel_geom *g, const void *panel, int32_t lane, int32_t b,
                   void *out);
 
-/* Reads src in slices and packs it into `panels`, n_panels * panel_bytes long, on a cache line. */
+/* Reads src in slices and packs it into `panels`, n_panels * panel_bytes long (experts: one after
+ * the other), on a cache line. */
 t9_status panel_load(const struct panel_geom *g, const struct weight_src *src, size_t row_bytes,
                      void *panels, struct t9_err *err);
 

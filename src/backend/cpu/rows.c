@@ -92,6 +92,21 @@ void cpu_add(const struct op *op, struct be_task *t)
     elements(op, t);
 }
 
+void cpu_moe_combine(const struct op *op, struct be_task *t)
+{
+    const struct cpu_isa *isa = pool_user(t->pool);
+    const struct view *dst = &op->dst[0], *weights = &op->src[1];
+    int32_t chunks = (dst->cols + COLUMNS - 1) / COLUMNS;
+    int64_t lo, hi;
+    task_slice(t, (int64_t)dst->rows * chunks, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int32_t r = (int32_t)(i / chunks), c = (int32_t)(i % chunks) * COLUMNS;
+        int32_t n = dst->cols - c < COLUMNS ? dst->cols - c : COLUMNS;
+        isa->combine(view_row(dst, r) + c, view_row(&op->src[0], r) + c, (size_t)dst->cols,
+                     view_row(weights, r), weights->cols, n, (op->flags & OP_FLAG_ACCUMULATE) != 0);
+    }
+}
+
 static void halves(const struct cpu_isa *isa, kv_type type, uint16_t *dst, const float *x,
                    int32_t n)
 {

@@ -3,10 +3,12 @@
 list(APPEND backend_sources
     cpu/attn.c
     cpu/cpu.c
+    cpu/experts.c
     cpu/limits.c
     cpu/matmul.c
     cpu/pack.c
     cpu/pool.c
+    cpu/product.c
     cpu/rows.c
     cpu/slab.c
 )

@@ -52,12 +52,24 @@ static void rope_angles(const struct op *op, struct be_task *t)
     }
 }
 
+static float sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
+}
+
 static float act(act_kind kind, float x)
 {
     if (kind == ACT_SILU)
         return x / (1.0f + expf(-x));
     float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x); /* sqrt(2 / pi) */
     return 0.5f * x * (1.0f + tanhf(inner));
+}
+
+/* NaN stays NaN. */
+static float swiglu_clamped(float gate, float up)
+{
+    float g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
+    return g * sigmoid(1.702f * g) * (u + 1);
 }
 
 static void act_mul(const struct op *op, struct be_task *t)
@@ -67,7 +79,8 @@ static void act_mul(const struct op *op, struct be_task *t)
         const float *gate = ref_row(&op->src[0], r), *up = ref_row(&op->src[1], r);
         float *out = ref_row(dst, r);
         for (int32_t i = 0; i < dst->cols; i++)
-            out[i] = act((act_kind)op->i[0], gate[i]) * up[i];
+            out[i] = op->i[0] == ACT_SWIGLU_CLAMPED ? swiglu_clamped(gate[i], up[i])
+                                                    : act((act_kind)op->i[0], gate[i]) * up[i];
     }
 }
 
@@ -93,6 +106,9 @@ void ref_kernels(struct be_kernels *k)
     k->fn[OP_ATTN_PAGED] = ref_attn_paged;
     k->fn[OP_ACT_MUL] = act_mul;
     k->fn[OP_ADD] = add;
+    k->fn[OP_MOE_ROUTE] = ref_moe_route;
+    k->fn[OP_MATMUL_EXPERTS] = ref_matmul_experts;
+    k->fn[OP_MOE_COMBINE] = ref_moe_combine;
 }
 
 void ref_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

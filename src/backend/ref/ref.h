@@ -15,6 +15,13 @@ void ref_matmul(const struct op *op, struct be_task *t);
 void ref_embed_rows(const struct op *op, struct be_task *t);
 void ref_qk_norm_rope_store(const struct op *op, struct be_task *t);
 void ref_attn_paged(const struct op *op, struct be_task *t);
+void ref_moe_route(const struct op *op, struct be_task *t);
+void ref_matmul_experts(const struct op *op, struct be_task *t);
+void ref_moe_combine(const struct op *op, struct be_task *t);
+
+/* Row `row` of a plain weight, dequantised; and a product of it. */
+void ref_weight_row(const struct weight *w, int32_t row, float *dst);
+float ref_dot(const float *a, const float *b, int32_t n);
 
 /* dst = (x / sqrt(mean(x^2) + eps)) * w over n values; dst may be x. */
 void ref_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps);

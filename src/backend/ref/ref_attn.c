@@ -69,6 +69,7 @@ struct head_keys {
     const struct op *op;
     const float *q;
     int32_t seq, head_kv, first, end; /* keys [first, end) */
+    float sink;                       /* one more score, -inf: none */
 };
 
 /* Scores of the keys of one page; out[j] is set for keys in [first, end). */
@@ -91,7 +92,7 @@ static void attend(const struct head_keys *a, float *dst)
 {
     const struct kv_geom *g = a->op->kv;
     int32_t d = g->head_dim, start = a->first / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
-    float s[KV_PAGE_TOKENS], max = -INFINITY;
+    float s[KV_PAGE_TOKENS], max = a->sink;
     for (int32_t block = start; block < a->end; block += KV_PAGE_TOKENS) {
         page_scores(a, block, s);
         for (int32_t j = 0; j < KV_PAGE_TOKENS; j++) {
@@ -99,7 +100,7 @@ static void attend(const struct head_keys *a, float *dst)
                 max = fmaxf(max, s[j]);
         }
     }
-    double sum = 0, acc[KV_HEAD_DIM_MAX] = {0};
+    double sum = (double)expf(a->sink - max), acc[KV_HEAD_DIM_MAX] = {0};
     for (int32_t block = start; block < a->end; block += KV_PAGE_TOKENS) {
         page_scores(a, block, s);
         int32_t page = page_of(&a->op->src[3], a->seq, block);
@@ -135,6 +136,7 @@ void ref_attn_paged(const struct op *op, struct be_task *t)
         for (int32_t h = 0; h < op->i[0]; h++) {
             a.q = ref_row(&op->src[0], r) + (size_t)h * d;
             a.head_kv = h / group;
+            a.sink = op->w[0] ? ((const float *)op->w[0]->data)[h] : -INFINITY;
             attend(&a, out + (size_t)h * d);
         }
     }

@@ -14,7 +14,7 @@
 
 enum { LANES = 8 };
 
-static float dot(const float *a, const float *b, int32_t n)
+float ref_dot(const float *a, const float *b, int32_t n)
 {
     double lane[LANES] = {0};
     int32_t i = 0;
@@ -30,7 +30,7 @@ static float dot(const float *a, const float *b, int32_t n)
     return (float)sum;
 }
 
-static void weight_row(const struct weight *w, int32_t row, float *dst)
+void ref_weight_row(const struct weight *w, int32_t row, float *dst)
 {
     size_t row_bytes = w->size_bytes / (size_t)w->n_out;
     /* Cannot fail: the type and the row length were checked when the weight was loaded. */
@@ -46,10 +46,10 @@ void ref_matmul(const struct op *op, struct be_task *t)
         const struct weight *w = op->w[k];
         const struct view *dst = &op->dst[k];
         for (int32_t o = t->ith; o < w->n_out; o += t->nth) {
-            weight_row(w, o, row);
+            ref_weight_row(w, o, row);
             float bias = w->bias ? w->bias[o] : 0.0f;
             for (int32_t r = 0; r < src->rows; r++) {
-                float y = dot(row, ref_row(src, r), w->n_in) + bias;
+                float y = ref_dot(row, ref_row(src, r), w->n_in) + bias;
                 float *out = ref_row(dst, r) + o;
                 *out = op->flags & OP_FLAG_ACCUMULATE ? *out + y : y;
             }
@@ -70,7 +70,7 @@ void ref_embed_rows(const struct op *op, struct be_task *t)
         if (given) {
             memcpy(out, given, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {
-            weight_row(w, id, out);
+            ref_weight_row(w, id, out);
             for (int32_t i = 0; i < dst->cols; i++)
                 out[i] *= op->f[0];
         } else { /* the caller checks ids; if it did not, say so in every number */

@@ -173,7 +173,8 @@ static void matmul_check(struct be *be, uint32_t dtype, bool exact)
     }
     for (int i = 0; i < N_OUT; i++)
         bias[i] = rnd_f32(1);
-    struct weight_src src = {"w", dtype, N_IN, N_OUT, read_array, data};
+    struct weight_src src = {
+        .name = "w", .dtype = dtype, .n_in = N_IN, .n_out = N_OUT, .read = read_array, .ctx = data};
     struct weight w;
     struct scratch scratch = {0};
     struct cx cx = {0};
@@ -221,7 +222,12 @@ static void test_matmul(void **state)
     uint8_t data[292] = {0};
     struct weight w;
     struct t9_err err;
-    struct weight_src src = {"odd", DTYPE_Q8_K, 256, 1, read_array, data};
+    struct weight_src src = {.name = "odd",
+                             .dtype = DTYPE_Q8_K,
+                             .n_in = 256,
+                             .n_out = 1,
+                             .read = read_array,
+                             .ctx = data};
     assert_int_equal(be_weight_load(be, &w, &src, &err), T9_STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "odd: type Q8_K"));
     be_free(be);

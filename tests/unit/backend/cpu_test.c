@@ -2,221 +2,15 @@
  * The cpu backend equals canon bit for bit: every op, instruction set and number of threads, odd
  * shapes, extreme blocks. An instruction set that this machine lacks is named and left out.
  */
-#include "backend/be.h"
+#include "unit/backend/cpu_rig.h"
+#include "unit/backend/ops.h"
 
 #include "base/mem.h"
 #include "base/num.h"
-#include "gguf/dtype.h"
-#include "lib/quantize.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-/* Sanitizers make canon and the scalar path very slow: every so many cases only. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-enum { STEP = 4 };
-#else
-enum { STEP = 1 };
-#endif
-
-enum {
-    ROWS_MAX = 40,
-    THREADS_MAX = 4,
-    ISAS = 3,
-};
-
-static const char *const isa_names[ISAS] = {"scalar", "avx2", "avx512"};
-
-static struct rig {
-    struct be *canon;
-    struct be *cpu[ISAS][THREADS_MAX]; /* NULL where the machine has no such ISA */
-} rig;
-
-/* ---- small helpers ---- */
-
-static uint64_t rng_state;
-static uint32_t rnd(void)
-{
-    rng_state = rng_state * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)(rng_state >> 33);
-}
-static float rnd_f32(float scale) /* about normal */
-{
-    float s = 0;
-    for (int i = 0; i < 4; i++)
-        s += (float)(rnd() & 0xffff) / 65536.0f - 0.5f;
-    return s * scale;
-}
-static float *floats(size_t n, float scale)
-{
-    float *p = mem_alloc_aligned(64, (n + 16) * sizeof(float));
-    assert_non_null(p);
-    for (size_t i = 0; i < n; i++)
-        p[i] = rnd_f32(scale);
-    return p;
-}
-
-static void same_bits(const char *what, const char *isa, int threads, const void *got,
-                      const void *want, size_t n)
-{
-    const uint32_t *a = got, *b = want;
-    const float *x = got, *y = want;
-    for (size_t i = 0; i < n; i++) {
-        if (a[i] != b[i] && !(isnan(x[i]) && isnan(y[i])))
-            fail_msg("%s, %s with %d threads: element %zu is %.9g, canon has %.9g", what, isa,
-                     threads, i, (double)x[i], (double)y[i]);
-    }
-}
-
-static t9_status read_array(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
-{
-    (void)err;
-    memcpy(dst, (const char *)ctx + off, n);
-    return T9_STATUS_OK;
-}
-
-static struct weight load(struct be *be, uint32_t dtype, void *data, int32_t n_in, int32_t n_out)
-{
-    struct weight_src src = {"w", dtype, n_in, n_out, read_array, data};
-    struct weight w;
-    struct t9_err err;
-    if (be_weight_load(be, &w, &src, &err) != T9_STATUS_OK)
-        fail_msg("%s", err.msg);
-    return w;
-}
-
-static void run(struct be *be, void (*fn)(struct cx *cx, void *arg), void *arg)
-{
-    struct scratch scratch = {0};
-    struct cx cx = {0};
-    cx_init_run(&cx, be, &scratch);
-    fn(&cx, arg);
-    if (cx.status != T9_STATUS_OK)
-        fail_msg("%s", cx.err.msg);
-}
-
-#define FOR_EACH_CPU(be, isa, threads)                                                             \
-    for (int isa = 0; isa < ISAS; isa++)                                                           \
-        for (int threads = 1; threads <= THREADS_MAX; threads++)                                   \
-            for (struct be *be = rig.cpu[isa][threads - 1]; be; be = NULL)
-
-static int group_setup(void **state)
-{
-    (void)state;
-    struct be_params p = {.n_threads = 1, .max_rows = ROWS_MAX};
-    assert_int_equal(be_new(&rig.canon, "canon", &p, NULL), T9_STATUS_OK);
-    for (int isa = 0; isa < ISAS; isa++) {
-        for (int n = 1; n <= THREADS_MAX; n++) {
-            struct t9_err err;
-            p.n_threads = n;
-            p.isa = isa_names[isa];
-            t9_status st = be_new(&rig.cpu[isa][n - 1], "cpu", &p, &err);
-            if (st == T9_STATUS_UNSUPPORTED && isa > 0) {
-                print_message("left out: %s\n", err.msg);
-                break;
-            }
-            assert_int_equal(st, T9_STATUS_OK);
-            assert_string_equal(be_isa(rig.cpu[isa][n - 1]), isa_names[isa]);
-            assert_int_equal(be_threads(rig.cpu[isa][n - 1]), n);
-        }
-    }
-    return 0;
-}
-
-static int group_teardown(void **state)
-{
-    (void)state;
-    FOR_EACH_CPU(be, isa, threads)
-    be_free(be);
-    be_free(rig.canon);
-    return 0;
-}
-
-/* ---- weights ---- */
-
-static const uint32_t dtypes[] = {
-    DTYPE_F32,     DTYPE_F16,   DTYPE_BF16,  DTYPE_Q4_0,  DTYPE_Q4_1,    DTYPE_Q5_0,   DTYPE_Q5_1,
-    DTYPE_Q8_0,    DTYPE_Q4_K,  DTYPE_Q5_K,  DTYPE_Q6_K,  DTYPE_Q2_K,    DTYPE_Q3_K,   DTYPE_IQ4_NL,
-    DTYPE_IQ4_XS,  DTYPE_MXFP4, DTYPE_IQ1_S, DTYPE_IQ1_M, DTYPE_IQ2_XXS, DTYPE_IQ2_XS, DTYPE_IQ2_S,
-    DTYPE_IQ3_XXS, DTYPE_IQ3_S, DTYPE_TQ1_0, DTYPE_TQ2_0, DTYPE_NVFP4,   DTYPE_Q1_0,   DTYPE_Q2_0};
-
-enum { N_TILED = 16 };
-
-/* A scale: ordinary, or one of the corners that f16 has. */
-static uint16_t rnd_scale(bool extreme)
-{
-    static const uint16_t corners[] = {0x0000, 0x8000, 0x0001, 0x83ff,
-                                       0x7bff, 0xfbff, 0x0400, 0x3c00};
-    if (extreme && rnd() % 2)
-        return corners[rnd() % T9_COUNT(corners)];
-    return num_f16_from_f32(rnd_f32(0.1f));
-}
-
-static void rnd_block(uint32_t dtype, uint8_t *b, size_t block_bytes, bool extreme)
-{
-    for (size_t i = 0; i < block_bytes; i++)
-        b[i] = extreme && rnd() % 8 == 0 ? (rnd() % 2 ? 0xff : 0x80) : (uint8_t)rnd();
-    if (extreme && rnd() % 4 == 0)
-        memset(b, rnd() % 2 ? 0xff : 0, block_bytes);
-    uint16_t d = rnd_scale(extreme), m = rnd_scale(extreme);
-    switch (dtype) {
-    case DTYPE_F32: {
-        float f = rnd_f32(1);
-        memcpy(b, &f, 4);
-        return;
-    }
-    case DTYPE_BF16:
-        d = num_bf16_from_f32(rnd_f32(1));
-        memcpy(b, &d, 2);
-        return;
-    case DTYPE_MXFP4: /* any byte is a scale; ordinary ones are near 1 */
-        b[0] = (uint8_t)(extreme ? b[0] : 118 + rnd() % 8);
-        return;
-    default: (void)quantize_set_scales(dtype, b, d, m); return; /* of NVFP4 any byte is one */
-    }
-}
-
-static uint8_t *rnd_weight(uint32_t dtype, int32_t n_in, int32_t n_out, bool extreme)
-{
-    const struct dtype_info *info = gguf_dtype_get(dtype);
-    size_t n_blocks = (size_t)n_in / info->block_elems * (size_t)n_out;
-    uint8_t *p = mem_alloc(n_blocks * info->block_bytes);
-    assert_non_null(p);
-    for (size_t i = 0; i < n_blocks; i++)
-        rnd_block(dtype, p + i * info->block_bytes, info->block_bytes, extreme);
-    return p;
-}
-
-/* Some blocks of x: zeros, huge, tiny, one outlier, NaN, inf. */
-static void extreme_rows(float *x, size_t n)
-{
-    for (size_t i = 0; i + 32 <= n; i += 32) {
-        switch (rnd() % 16) {
-        case 0: memset(x + i, 0, 32 * sizeof(float)); break;
-        case 1: x[i + rnd() % 32] = 3e38f; break;
-        case 2:
-            for (size_t j = 0; j < 32; j++)
-                x[i + j] *= 1e-37f;
-            break;
-        case 3: x[i + rnd() % 32] = 1e4f; break;
-        case 4:
-            for (size_t j = 0; j < 32; j++)
-                x[i + j] = rnd() % 2 ? 2.5f : -2.5f;
-            break;
-        case 5:
-            if (rnd() % 64 == 0)
-                x[i + rnd() % 32] = rnd() % 2 ? NAN : INFINITY;
-            break;
-        default: break;
-        }
-    }
-}
 
 struct matmul_case {
     int32_t n_in, rows, n, n_out[3];
@@ -247,51 +41,51 @@ static void matmul_compare(struct matmul_case *c, const uint32_t *dtype, bool ex
 {
     uint8_t *data[3];
     float *want[3], *got[3], *biases[3];
-    float *x = floats((size_t)c->rows * (size_t)c->n_in, 2);
+    float *x = rig_floats((size_t)c->rows * (size_t)c->n_in, 2);
     if (extreme)
-        extreme_rows(x, (size_t)c->rows * (size_t)c->n_in);
+        rig_extreme_rows(x, (size_t)c->rows * (size_t)c->n_in);
     c->x = x;
     for (int k = 0; k < c->n; k++) {
         size_t n = (size_t)c->rows * (size_t)(c->n_out[k] + 3);
-        data[k] = rnd_weight(dtype[k], c->n_in, c->n_out[k], extreme);
-        biases[k] = floats((size_t)c->n_out[k], 1);
-        want[k] = floats(n, 1);
-        got[k] = floats(n, 1);
-        c->w[k] = load(rig.canon, dtype[k], data[k], c->n_in, c->n_out[k]);
+        data[k] = rig_rnd_weight(dtype[k], c->n_in, c->n_out[k], extreme);
+        biases[k] = rig_floats((size_t)c->n_out[k], 1);
+        want[k] = rig_floats(n, 1);
+        got[k] = rig_floats(n, 1);
+        c->w[k] = rig_load(rig.canon, dtype[k], data[k], c->n_in, c->n_out[k], 0);
         c->w[k].bias = bias ? biases[k] : NULL;
         c->dst[k] = want[k];
     }
-    float *start = floats((size_t)c->rows * (size_t)(c->n_out[0] + 3), 1);
+    float *start = rig_floats((size_t)c->rows * (size_t)(c->n_out[0] + 3), 1);
     size_t start_bytes = (size_t)c->rows * (size_t)(c->n_out[0] + 3) * sizeof(float);
     memcpy(want[0], start, start_bytes);
-    run(rig.canon, matmul, c);
+    rig_run(rig.canon, matmul, c);
     for (int k = 0; k < c->n; k++) {
         be_weight_free(rig.canon, &c->w[k]);
         c->dst[k] = got[k];
     }
     FOR_EACH_CPU(be, isa, threads)
     {
-        if (isa == 0 && threads != 1 && threads != THREADS_MAX)
+        if (isa == 0 && threads != 1 && threads != RIG_THREADS_MAX)
             continue; /* canon's own kernels, and the slowest */
         for (int k = 0; k < c->n; k++) {
             memcpy(got[k], want[k], (size_t)c->rows * (size_t)(c->n_out[k] + 3) * sizeof(float));
             for (int32_t r = 0; r < c->rows; r++)
                 memset(got[k] + r * (c->n_out[k] + 3), 0x5a, (size_t)c->n_out[k] * sizeof(float));
             if (threads == 1) {
-                c->w[k] = load(be, dtype[k], data[k], c->n_in, c->n_out[k]);
+                c->w[k] = rig_load(be, dtype[k], data[k], c->n_in, c->n_out[k], 0);
                 c->w[k].bias = bias ? biases[k] : NULL;
             }
         }
         if (c->accumulate)
             memcpy(got[0], start, start_bytes);
-        run(be, matmul, c);
+        rig_run(be, matmul, c);
         for (int k = 0; k < c->n; k++) {
             char what[96];
             snprintf(what, sizeof(what), "matmul %s %d -> %d, %d rows", gguf_dtype_name(dtype[k]),
                      c->n_in, c->n_out[k], c->rows);
-            same_bits(what, isa_names[isa], threads, got[k], want[k],
-                      (size_t)c->rows * (size_t)(c->n_out[k] + 3));
-            if (threads == THREADS_MAX)
+            rig_same_bits(what, rig_isas[isa], threads, got[k], want[k],
+                          (size_t)c->rows * (size_t)(c->n_out[k] + 3));
+            if (threads == RIG_THREADS_MAX)
                 be_weight_free(be, &c->w[k]);
         }
     }
@@ -308,16 +102,16 @@ static void matmul_compare(struct matmul_case *c, const uint32_t *dtype, bool ex
 static void test_matmul_rows(void **state)
 {
     (void)state;
-    rng_state = 1;
-    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
-        int32_t block = (int32_t)gguf_dtype_get(dtypes[i])->block_elems;
+    rig.rng = 1;
+    for (size_t i = 0; i < RIG_TYPES; i++) {
+        int32_t block = (int32_t)gguf_dtype_get(rig_dtypes[i])->block_elems;
         /* The tile of the types after MXFP4 is one loop over rows: a third of them shows it. */
-        int32_t step = i < N_TILED ? STEP : 3 * STEP;
+        int32_t step = i < RIG_TYPES_TILED ? RIG_STEP : 3 * RIG_STEP;
         for (int32_t rows = 1 + (int32_t)i % step; rows <= 33; rows += step) {
             struct matmul_case c = {.n_in = block == 1 ? 37 : 3 * block, .rows = rows, .n = 1};
             c.n_out[0] = 33;
             c.accumulate = rows % 2 == 0;
-            matmul_compare(&c, &dtypes[i], rows % 4 == 3, rows % 3 == 0);
+            matmul_compare(&c, &rig_dtypes[i], rows % 4 == 3, rows % 3 == 0);
         }
     }
 }
@@ -327,16 +121,16 @@ static void test_matmul_shapes(void **state)
     (void)state;
     static const int32_t outs[] = {1, 15, 16, 17, 33, 130, 576}, ins[] = {32, 96, 256, 768, 2048},
                          rows[] = {1, 2, 7, 18};
-    rng_state = 2;
-    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+    rig.rng = 2;
+    for (size_t i = 0; i < RIG_TYPES; i++) {
         for (size_t j = 0; j < T9_COUNT(ins); j++) {
-            if (ins[j] % (int32_t)gguf_dtype_get(dtypes[i])->block_elems != 0)
+            if (ins[j] % (int32_t)gguf_dtype_get(rig_dtypes[i])->block_elems != 0)
                 continue;
-            for (size_t k = (i + j) % STEP; k < T9_COUNT(outs); k += STEP) {
+            for (size_t k = (i + j) % RIG_STEP; k < T9_COUNT(outs); k += RIG_STEP) {
                 struct matmul_case c = {.n_in = ins[j], .n = 1};
                 c.n_out[0] = outs[k];
                 c.rows = rows[(j + k) % T9_COUNT(rows)];
-                matmul_compare(&c, &dtypes[i], k % 2 == 1, false);
+                matmul_compare(&c, &rig_dtypes[i], k % 2 == 1, false);
             }
         }
     }
@@ -351,7 +145,7 @@ static void test_matmul_three(void **state)
         {DTYPE_Q4_K, DTYPE_F16, DTYPE_Q8_0},    {DTYPE_BF16, DTYPE_Q5_K, DTYPE_F32},
         {DTYPE_NVFP4, DTYPE_IQ3_S, DTYPE_Q1_0}, {DTYPE_IQ2_XXS, DTYPE_IQ4_NL, DTYPE_Q2_K}};
     static const int32_t rows[] = {1, 3, 8, 40};
-    rng_state = 3;
+    rig.rng = 3;
     for (size_t i = 0; i < T9_COUNT(mixes); i++) {
         for (size_t j = 0; j < T9_COUNT(rows); j++) {
             struct matmul_case c = {.n_in = 1280, .rows = rows[j], .n = 3, .n_out = {160, 50, 48}};
@@ -382,23 +176,24 @@ static void embed(struct cx *cx, void *arg)
 static void test_embed(void **state)
 {
     (void)state;
-    rng_state = 4;
+    rig.rng = 4;
     static const int32_t ids[] = {0, 16, 18, 3, 15, 18, -1, 19};
     enum { N = 512, OUT = 19, ROWS = T9_COUNT(ids) };
-    for (size_t i = 0; i < T9_COUNT(dtypes); i++) {
+    for (size_t i = 0; i < RIG_TYPES; i++) {
         float row[N], want[ROWS * N], got[ROWS * N], scale = i % 2 ? 25.298221f : 1;
         const float *given[ROWS] = {NULL};
         for (int j = 0; j < N; j++)
-            row[j] = rnd_f32(1);
+            row[j] = rig_rnd_f32(1);
         given[3] = row;
-        uint8_t *data = rnd_weight(dtypes[i], N, OUT, true);
-        size_t row_bytes = (size_t)dtype_row_bytes(dtypes[i], N);
+        uint8_t *data = rig_rnd_weight(rig_dtypes[i], N, OUT, true);
+        size_t row_bytes = (size_t)dtype_row_bytes(rig_dtypes[i], N);
         for (int r = 0; r < ROWS; r++) {
             float *out = want + r * N;
             for (int j = 0; j < N; j++)
                 out[j] = NAN;
             if (ids[r] >= 0 && ids[r] < OUT)
-                dtype_dequantize_row(dtypes[i], data + (size_t)ids[r] * row_bytes, out, N, NULL);
+                dtype_dequantize_row(rig_dtypes[i], data + (size_t)ids[r] * row_bytes, out, N,
+                                     NULL);
             for (int j = 0; j < N; j++)
                 out[j] *= scale;
             if (r == 3)
@@ -409,14 +204,15 @@ static void test_embed(void **state)
         FOR_EACH_CPU(be, isa, threads)
         {
             memset(got, 0, sizeof(got));
-            c.w = load(be, dtypes[i], data, N, OUT);
-            run(be, embed, &c);
-            same_bits(gguf_dtype_name(dtypes[i]), isa_names[isa], threads, got, want, ROWS * N);
+            c.w = rig_load(be, rig_dtypes[i], data, N, OUT, 0);
+            rig_run(be, embed, &c);
+            rig_same_bits(gguf_dtype_name(rig_dtypes[i]), rig_isas[isa], threads, got, want,
+                          ROWS * N);
             be_weight_free(be, &c.w);
         }
-        c.w = load(rig.canon, dtypes[i], data, N, OUT);
-        run(rig.canon, embed, &c);
-        same_bits("embed", "canon", 1, got, want, ROWS * N);
+        c.w = rig_load(rig.canon, rig_dtypes[i], data, N, OUT, 0);
+        rig_run(rig.canon, embed, &c);
+        rig_same_bits("embed", "canon", 1, got, want, ROWS * N);
         be_weight_free(rig.canon, &c.w);
         mem_free(data);
     }
@@ -425,7 +221,7 @@ static void test_embed(void **state)
 /* ---- rows and elements ---- */
 
 struct rows_case {
-    int32_t rows, cols, kind; /* 0, 1: act_mul; 2: add; 3: rmsnorm */
+    int32_t rows, cols, kind; /* 0 to 2: act_mul; 3: add; 4: rmsnorm */
     float *dst;
     const float *a, *b;
     struct weight norm;
@@ -437,43 +233,46 @@ static void rows_op(struct cx *cx, void *arg)
     struct view dst = view_f32(c->dst, c->rows, c->cols), a = view_f32(c->a, c->rows, c->cols),
                 b = view_f32(c->b, c->rows, c->cols);
     dst.stride = a.stride = b.stride = c->cols + 1;
-    if (c->kind < 2)
-        op_act_mul(cx, dst, a, b, c->kind == 0 ? ACT_SILU : ACT_GELU_TANH);
-    else if (c->kind == 2)
+    if (c->kind < ACT_COUNT)
+        op_act_mul(cx, dst, a, b, (act_kind)c->kind);
+    else if (c->kind == ACT_COUNT)
         op_add(cx, dst, a, b);
     else
         op_rmsnorm(cx, dst, a, &c->norm, 1e-5f);
 }
 
+enum { KINDS = ACT_COUNT + 2 };
+
 static void test_rows(void **state)
 {
     (void)state;
     static const int32_t cols[] = {1, 7, 16, 17, 31, 64, 255, 576, 1537}, rows[] = {1, 3, 17};
-    rng_state = 5;
-    for (size_t i = 0; i < T9_COUNT(cols) * T9_COUNT(rows) * 4; i++) {
-        struct rows_case c = {.cols = cols[i / 4 % T9_COUNT(cols)],
-                              .rows = rows[i / 4 / T9_COUNT(cols)],
-                              .kind = (int32_t)(i % 4)};
+    rig.rng = 5;
+    for (size_t i = 0; i < T9_COUNT(cols) * T9_COUNT(rows) * KINDS; i++) {
+        struct rows_case c = {.cols = cols[i / KINDS % T9_COUNT(cols)],
+                              .rows = rows[i / KINDS / T9_COUNT(cols)],
+                              .kind = (int32_t)(i % KINDS)};
         size_t n = (size_t)c.rows * (size_t)(c.cols + 1);
-        float *a = floats(n, 40), *b = floats(n, 3), *want = floats(n, 1), *got = floats(n, 1);
+        float *a = rig_floats(n, 40), *b = rig_floats(n, 3), *want = rig_floats(n, 1),
+              *got = rig_floats(n, 1);
         static const float corners[] = {0,     -0.0f,  87.1f,    -87.1f,    88.376f, -88.376f,
                                         1e30f, -1e30f, INFINITY, -INFINITY, NAN,     1e-40f};
-        for (size_t j = 0; j < n && c.kind < 2; j += 5)
-            a[j] = corners[rnd() % T9_COUNT(corners)];
+        for (size_t j = 0; j < n && c.kind < ACT_COUNT; j += 5)
+            a[j] = corners[rig_rnd() % T9_COUNT(corners)];
         c.a = a;
         c.b = b;
         c.norm = (struct weight){.name = "norm", .data = b, .n_in = c.cols, .n_out = 1};
         c.norm.layout = WEIGHT_LAYOUT_VECTOR;
         memcpy(got, want, n * sizeof(float));
         c.dst = want;
-        run(rig.canon, rows_op, &c);
+        rig_run(rig.canon, rows_op, &c);
         c.dst = got;
         FOR_EACH_CPU(be, isa, threads)
         {
             char what[64];
             snprintf(what, sizeof(what), "op %d of [%d, %d]", c.kind, c.rows, c.cols);
-            run(be, rows_op, &c);
-            same_bits(what, isa_names[isa], threads, got, want, n);
+            rig_run(be, rows_op, &c);
+            rig_same_bits(what, rig_isas[isa], threads, got, want, n);
         }
         mem_free(a);
         mem_free(b);
@@ -506,7 +305,7 @@ static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_
     for (int32_t i = 0; i < SEQS * SEQ_PAGES; i++)
         p->table[i] = i;
     for (int32_t i = SEQS * SEQ_PAGES - 1; i > 0; i--) {
-        int32_t j = (int32_t)(rnd() % (uint32_t)(i + 1)), x = p->table[i];
+        int32_t j = (int32_t)(rig_rnd() % (uint32_t)(i + 1)), x = p->table[i];
         p->table[i] = p->table[j];
         p->table[j] = x;
     }
@@ -521,8 +320,8 @@ static void pages_fill(struct pages *p, int32_t seq, int32_t n, float scale)
         int32_t page = p->table[seq * SEQ_PAGES + j / KV_PAGE_TOKENS], slot = j % KV_PAGE_TOKENS;
         for (int32_t h = 0; h < g->n_head_kv; h++) {
             for (int32_t i = 0; i < g->head_dim; i++) {
-                k[i] = rnd_f32(scale);
-                v[i] = rnd_f32(1);
+                k[i] = rig_rnd_f32(scale);
+                v[i] = rig_rnd_f32(1);
             }
             kv_store_k(g, kv_page_k(g, p->pool, page, 1, h), slot, k);
             kv_store_v(g, kv_page_v(g, p->pool, page, 1, h), slot, v);
@@ -539,8 +338,9 @@ struct attn_case {
     struct pages *pages;
     int32_t rows, n_head, window;
     float *dst, *q;
-    int32_t kv_idx[ROWS_MAX], row_seq[ROWS_MAX], span_end[ROWS_MAX];
+    int32_t kv_idx[RIG_ROWS_MAX], row_seq[RIG_ROWS_MAX], span_end[RIG_ROWS_MAX];
     bool spans;
+    const struct weight *sinks;
 };
 
 static void attn(struct cx *cx, void *arg)
@@ -557,6 +357,7 @@ static void attn(struct cx *cx, void *arg)
                         .n_head = c->n_head,
                         .kv_layer = 1,
                         .window = c->window,
+                        .sinks = c->sinks,
                         .scale = 1.0f / sqrtf((float)c->pages->g.head_dim)};
     if (c->spans)
         a.span_end = view_i32(c->span_end, c->rows, 1);
@@ -566,10 +367,10 @@ static void attn(struct cx *cx, void *arg)
 static void attn_compare(struct attn_case *c, const char *what)
 {
     size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->g.head_dim;
-    float *want = floats(n, 1), *got = floats(n, 1);
-    c->q = floats(n, 2);
+    float *want = rig_floats(n, 1), *got = rig_floats(n, 1);
+    c->q = rig_floats(n, 2);
     c->dst = want;
-    run(rig.canon, attn, c);
+    rig_run(rig.canon, attn, c);
     for (size_t i = 0; i < n; i++) {
         if (!isfinite(want[i]))
             fail_msg("%s: a hidden key shows in element %zu: %g", what, i, (double)want[i]);
@@ -578,12 +379,36 @@ static void attn_compare(struct attn_case *c, const char *what)
     FOR_EACH_CPU(be, isa, threads)
     {
         memset(got, 0x5a, n * sizeof(float));
-        run(be, attn, c);
-        same_bits(what, isa_names[isa], threads, got, want, n);
+        rig_run(be, attn, c);
+        rig_same_bits(what, rig_isas[isa], threads, got, want, n);
     }
     mem_free(want);
     mem_free(got);
     mem_free(c->q);
+}
+
+/* With sinks; with sinks that weigh nothing, which must be as none at all. */
+static void sinks_compare(struct attn_case *c, const char *what)
+{
+    float *values = rig_floats((size_t)c->n_head, 2);
+    struct weight w = {.name = "sinks", .data = values, .n_in = c->n_head, .n_out = 1};
+    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->g.head_dim;
+    float *none = rig_floats(n, 1), *nothing = rig_floats(n, 1);
+    c->sinks = &w;
+    attn_compare(c, what);
+    for (int32_t h = 0; h < c->n_head; h++)
+        values[h] = -INFINITY;
+    c->q = rig_floats(n, 2);
+    c->dst = nothing;
+    rig_run(rig.canon, attn, c);
+    c->sinks = NULL;
+    c->dst = none;
+    rig_run(rig.canon, attn, c);
+    rig_same_bits("sinks of -inf", "canon", 1, nothing, none, n);
+    mem_free(c->q);
+    mem_free(values);
+    mem_free(none);
+    mem_free(nothing);
 }
 
 /* Decode of several sequences, prompts, padding, a window, spans; lengths about block and split
@@ -606,9 +431,11 @@ static void attn_all(struct pages *p, int32_t n_head, const int32_t *lens, float
     attn_compare(&c, what);
     c.window = 40;
     attn_compare(&c, what);
+    sinks_compare(&c, what);
     c.rows = 1;
     c.window = 0;
     attn_compare(&c, what);
+    sinks_compare(&c, what);
 
     /* A prompt's last rows, then a decode row of another sequence. */
     c.rows = 0;
@@ -621,6 +448,7 @@ static void attn_all(struct pages *p, int32_t n_head, const int32_t *lens, float
     attn_compare(&c, what);
     c.window = 17;
     attn_compare(&c, what);
+    sinks_compare(&c, what);
     c.window = 0;
     c.spans = true;
     for (int32_t r = 0; r < c.rows; r++) {
@@ -639,12 +467,12 @@ static void test_attention(void **state)
     } shapes[] = {{3, 9, 64}, {1, 1, 128}, {2, 8, 80}, {1, 40, 16}, {2, 2, 24}, {1, 5, 257}};
     static const int32_t lens[][SEQS] = {
         {1, 31, 32}, {33, 511, 512}, {513, 1, 1025}, {70, 1500, 1024}};
-    rng_state = 6;
+    rig.rng = 6;
     for (size_t i = 0; i < T9_COUNT(shapes); i++) {
         for (size_t x = 0; x < T9_COUNT(lens) * T9_COUNT(kv_types); x++) {
             struct pages p;
             size_t j = x / T9_COUNT(kv_types), type = x % T9_COUNT(kv_types);
-            if ((i + j + type) % STEP != 0)
+            if ((i + j + type) % RIG_STEP != 0)
                 continue;
             pages_init(&p, shapes[i].n_head_kv, shapes[i].head_dim, kv_types[type]);
             attn_all(&p, shapes[i].n_head, lens[j], j == 3 ? 30.0f : 1.0f);
@@ -661,7 +489,7 @@ struct store_case {
     bool neox;
     float *q, *angles;
     const float *k, *v;
-    int32_t pos[ROWS_MAX], kv_idx[ROWS_MAX], row_seq[ROWS_MAX];
+    int32_t pos[RIG_ROWS_MAX], kv_idx[RIG_ROWS_MAX], row_seq[RIG_ROWS_MAX];
     float inv_freq[256];
     struct weight q_norm, k_norm;
     bool norm;
@@ -716,8 +544,9 @@ static void store_compare(struct store_case *c)
 {
     size_t d = (size_t)c->pages->g.head_dim, rows = (size_t)c->rows;
     size_t n_q = rows * (size_t)c->n_head * d, n_kv = rows * (size_t)c->pages->g.n_head_kv * d;
-    float *q = floats(n_q, 2), *want = floats(n_q, 1), *got = floats(n_q, 1), *norm = floats(d, 1);
-    float *k = floats(n_kv, 2), *v = floats(n_kv, 2), *angles = floats(rows * d, 1);
+    float *q = rig_floats(n_q, 2), *want = rig_floats(n_q, 1), *got = rig_floats(n_q, 1),
+          *norm = rig_floats(d, 1);
+    float *k = rig_floats(n_kv, 2), *v = rig_floats(n_kv, 2), *angles = rig_floats(rows * d, 1);
     char *pool = mem_alloc(c->pages->pool_bytes);
     assert_non_null(pool);
     hard_rows(c, v);
@@ -732,17 +561,17 @@ static void store_compare(struct store_case *c)
     memcpy(want, q, n_q * sizeof(float));
     memset(c->pages->pool, 0, c->pages->pool_bytes);
     c->q = want;
-    run(rig.canon, store, c);
+    rig_run(rig.canon, store, c);
     memcpy(pool, c->pages->pool, c->pages->pool_bytes);
     c->q = got;
     FOR_EACH_CPU(be, isa, threads)
     {
         memcpy(got, q, n_q * sizeof(float));
         memset(c->pages->pool, 0, c->pages->pool_bytes);
-        run(be, store, c);
-        same_bits("rotated q", isa_names[isa], threads, got, want, n_q);
+        rig_run(be, store, c);
+        rig_same_bits("rotated q", rig_isas[isa], threads, got, want, n_q);
         if (memcmp(pool, c->pages->pool, c->pages->pool_bytes) != 0)
-            fail_msg("pages differ: %s with %d threads", isa_names[isa], threads);
+            fail_msg("pages differ: %s with %d threads", rig_isas[isa], threads);
     }
     mem_free(q);
     mem_free(want);
@@ -760,7 +589,7 @@ static void test_rope_store(void **state)
     static const struct {
         int32_t n_head_kv, n_head, head_dim, n_rot;
     } shapes[] = {{3, 9, 64, 64}, {2, 2, 128, 128}, {1, 4, 80, 32}, {2, 4, 24, 22}, {1, 1, 7, 6}};
-    rng_state = 7;
+    rig.rng = 7;
     for (size_t i = 0; i < T9_COUNT(shapes) * 16; i++) {
         struct pages p;
         size_t s = i / 16;
@@ -797,7 +626,7 @@ static void test_refusals(void **state)
     assert_int_equal(be_new(&be, "cpu", &p, &err), T9_STATUS_INVALID);
     uint8_t data[292] = {0};
     struct weight w;
-    struct weight_src src = {"blk.0.odd", DTYPE_Q8_K, 256, 1, read_array, data};
+    struct weight_src src = ops_src("blk.0.odd", DTYPE_Q8_K, data, 256, 1);
     assert_int_equal(be_weight_load(rig.cpu[0][0], &w, &src, &err), T9_STATUS_UNSUPPORTED);
     assert_non_null(strstr(err.msg, "blk.0.odd"));
     assert_non_null(strstr(err.msg, "Q8_K"));
@@ -811,5 +640,5 @@ int main(void)
         cmocka_unit_test(test_rows),         cmocka_unit_test(test_attention),
         cmocka_unit_test(test_rope_store),   cmocka_unit_test(test_refusals),
     };
-    return cmocka_run_group_tests(tests, group_setup, group_teardown);
+    return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

@@ -161,6 +161,11 @@ static void test_kv_ops_are_checked(void **state)
     a.q = view_f32(f, 1, 8);
     op_attn_paged(&b.cx, &a);
     expect_refusal(&b, "q is [1, 8]");
+    struct weight sinks = {.name = "sinks", .data = f, .n_in = 3, .n_out = 1};
+    a.q = view_f32(f + 32, 1, 16);
+    a.sinks = &sinks;
+    op_attn_paged(&b.cx, &a);
+    expect_refusal(&b, "weight sinks has 3 values, 4 wanted");
 
     struct op_rope_store s = {.q = view_f32(f, 1, 16),
                               .k = view_f32(f + 16, 1, 8),

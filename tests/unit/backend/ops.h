@@ -28,7 +28,12 @@ static inline t9_status ops_read(void *ctx, uint64_t off, void *dst, size_t n, s
 static inline struct weight_src ops_src(const char *name, uint32_t dtype, const void *data,
                                         int32_t n_in, int32_t n_out)
 {
-    return (struct weight_src){name, dtype, n_in, n_out, ops_read, (void *)(uintptr_t)data};
+    return (struct weight_src){.name = name,
+                               .dtype = dtype,
+                               .n_in = n_in,
+                               .n_out = n_out,
+                               .read = ops_read,
+                               .ctx = (void *)(uintptr_t)data};
 }
 
 static inline t9_status bench_init(struct bench *b, const char *backend)

@@ -166,6 +166,11 @@ static void test_activations(void **state)
     near(gate, (const float[]){0, 1.68238401f, -0.31761599f, 2.99636269f}, 4);
     op_add(&b.cx, view_f32(up, 1, 4), view_f32(up, 1, 4), view_f32(up, 1, 4));
     near(up, (const float[]){10, 4, 4, 2}, 4);
+    /* Gate is cut above only, up on both sides: (7, -7) and (-10, 7) of the second and third. */
+    const float g[] = {1, 10, -10, 0.5f}, u[] = {1, -9, 9, 0};
+    op_act_mul(&b.cx, view_f32(out, 1, 4), view_f32(g, 1, 4), view_f32(u, 1, 4),
+               ACT_SWIGLU_CLAMPED);
+    near(out, (const float[]){1.6915922f, -41.999719f, -3.2464e-6f, 0.350388f}, 4);
     done(&b);
 }
 
@@ -369,6 +374,18 @@ static void test_attention_softmax(void **state)
     /* e^1, e^2 and e^0.5 over their sum 11.7560591 */
     near(out, (const float[]){0.231223855f, 0.628531607f, 0.140244362f, 0}, 4);
     near(out + D, (const float[]){1 / 3.0f, 1 / 3.0f, 1 / 3.0f, 0}, 4);
+    /* Sinks of 1.5 and 0: not scaled, without a value. e^1.5 joins the first sum, e^0 the second.
+     */
+    struct weight sinks = vector(&b, (const float[]){1.5f, 0}, 2);
+    a.sinks = &sinks;
+    op_attn_paged(&b.cx, &a);
+    near(out, (const float[]){0.167405f, 0.455054f, 0.101536f, 0}, 4);
+    near(out + D, (const float[]){0.25f, 0.25f, 0.25f, 0}, 4);
+    /* A window of one key: the sink counts as before. */
+    a.window = 1;
+    op_attn_paged(&b.cx, &a);
+    near(out, (const float[]){0, 0, 0.268941421f, 0, 0, 0, 0.5f, 0}, 8);
+    be_weight_free(b.be, &sinks);
     done(&b);
 }
 

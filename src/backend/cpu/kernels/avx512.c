@@ -28,6 +28,7 @@ const struct cpu_isa cpu_isa_avx512 = {
     .rmsnorm = rmsnorm,
     .act_mul = act_mul,
     .add = add,
+    .combine = combine,
     .rope = rope,
     .f16_from_f32 = f16_from_f32,
     .bf16_from_f32 = bf16_from_f32,
