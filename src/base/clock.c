@@ -51,7 +51,7 @@ void clock_format_utc(int64_t unix_s, char out[32])
 {
     struct tm tm;
     time_t t = (time_t)unix_s;
-    if (unix_s < 0 || unix_s > 253402300799 || !gmtime_r(&t, &tm) ||
+    if (unix_s < 0 || unix_s > CLOCK_UNIX_S_MAX || !gmtime_r(&t, &tm) ||
         strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm) == 0)
         out[0] = 0;
 }

@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The last second of the year 9999, since 1970. */
+#define CLOCK_UNIX_S_MAX ((int64_t)253402300799)
+
 uint64_t clock_now_ns(void);      /* monotonic */
 int64_t clock_unix_s(void);       /* seconds since 1970 */
 void clock_sleep_ms(uint32_t ms); /* at least that long, EINTR ignored */

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum { NAME_MAX_BYTES = 128, ORIGINS_MAX = 64, ORIGINS_MAX_BYTES = 4096 };
 
@@ -42,6 +43,12 @@ static void address_text(const struct cli_options *o, uint16_t port, char out[AD
                  o->host, v6 ? "]" : "", port);
 }
 
+static int64_t file_time_s(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 ? (int64_t)st.st_mtime : 0;
+}
+
 static void announce(const struct cli_options *o, const struct session *ss,
                      const struct t9_model_info *info, const char *name, uint16_t port)
 {
@@ -59,7 +66,7 @@ static void announce(const struct cli_options *o, const struct session *ss,
              t9_engine_max_length(ss->engine),
              (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
     address_text(o, port, where);
-    LOG_INFO("serve", "listening on %s (OpenAI API at /v1)", where);
+    LOG_INFO("serve", "listening on %s (OpenAI API at /v1, Ollama API at /api)", where);
     if (!o->unix_path && o->insecure && o->api_keys.n == 0)
         LOG_WARN("serve", "--insecure: whoever reaches this port may use the model");
 }
@@ -164,6 +171,7 @@ static t9_status serve(const struct cli_options *o, struct session *ss, struct a
                                    .n_aliases = T9_COUNT(aliases),
                                    .strict = o->strict,
                                    .queue_cap = o->queue,
+                                   .model_time_s = file_time_s(o->gguf),
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
     sampling_resolve(o, ss->model, &hp.prep.sampling);
     hp.about = (struct capabilities){.version = T9_VERSION,

@@ -86,7 +86,7 @@ typedef enum exchange_phase {
     EXCHANGE_PHASE_FAILED,  /* `error` says why there is no run */
 } exchange_phase;
 
-enum { ROUTE_GET = 1, ROUTE_POST = 2 };
+enum { ROUTE_GET = 1, ROUTE_POST = 2, ROUTE_DELETE = 4, ROUTE_ANY = 7 };
 
 struct route {
     const char *path;

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "http/internal.h"
 #include "protocol/anthropic.h"
+#include "protocol/ollama.h"
 #include "protocol/openai_chat.h"
 
 #include <stdio.h>
@@ -105,6 +106,8 @@ void reply_write_error(const struct exchange *x, const struct chat_error *e, str
     told.request_id = x->request_id;
     if (x->route && x->route->adapter && x->route->adapter->error)
         x->route->adapter->error(&told, out);
+    else if (strncmp(x->shown_path, "/api/", 5) == 0)
+        ollama_error(&told, out);
     else if (x->anthropic)
         anthropic_write_error(&told, out);
     else

@@ -6,6 +6,7 @@
 #include "http/internal.h"
 #include "protocol/anthropic.h"
 #include "protocol/endpoints.h"
+#include "protocol/ollama.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/openai_tokens.h"
@@ -92,6 +93,40 @@ static enum MHD_Result get_model(struct exchange *x, const char *url)
     return reply_error(x, &e);
 }
 
+static enum MHD_Result get_ollama_tags(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    ollama_write_tags(x->server->prep, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result get_ollama_ps(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 1 << 20);
+    ollama_write_ps(x->server->prep, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result get_ollama_version(struct exchange *x, const char *url)
+{
+    struct buf b;
+    (void)url;
+    buf_init(&b, 4096);
+    ollama_write_version(x->server->p.about.version, &b);
+    return send_buf(x, "application/json", &b);
+}
+
+static enum MHD_Result refuse_ollama(struct exchange *x, const char *url)
+{
+    struct chat_error e = {0};
+    (void)ollama_refusal(url, &e);
+    return reply_error(x, &e);
+}
+
 static const struct route routes[] = {
     {.path = "/v1/chat/completions", .methods = ROUTE_POST, .adapter = &openai_chat_adapter},
     {.path = "/v1/completions", .methods = ROUTE_POST, .adapter = &openai_completions_adapter},
@@ -103,6 +138,19 @@ static const struct route routes[] = {
     {.path = "/tokenize", .methods = ROUTE_POST, .adapter = &tokenize_adapter},
     {.path = "/detokenize", .methods = ROUTE_POST, .adapter = &detokenize_adapter},
     {.path = "/apply-template", .methods = ROUTE_POST, .adapter = &apply_template_adapter},
+    {.path = "/api/chat", .methods = ROUTE_POST, .adapter = &ollama_chat_adapter},
+    {.path = "/api/generate", .methods = ROUTE_POST, .adapter = &ollama_generate_adapter},
+    {.path = "/api/show", .methods = ROUTE_POST, .adapter = &ollama_show_adapter},
+    {.path = "/api/tags", .methods = ROUTE_GET, .get = get_ollama_tags},
+    {.path = "/api/ps", .methods = ROUTE_GET, .get = get_ollama_ps},
+    {.path = "/api/version", .methods = ROUTE_GET, .get = get_ollama_version},
+    {.path = "/api/create", .methods = ROUTE_ANY, .get = refuse_ollama},
+    {.path = "/api/copy", .methods = ROUTE_ANY, .get = refuse_ollama},
+    {.path = "/api/delete", .methods = ROUTE_ANY, .get = refuse_ollama},
+    {.path = "/api/push", .methods = ROUTE_ANY, .get = refuse_ollama},
+    {.path = "/api/blobs/", .methods = ROUTE_ANY, .is_prefix = true, .get = refuse_ollama},
+    {.path = "/api/embed", .methods = ROUTE_ANY, .get = refuse_ollama},
+    {.path = "/api/embeddings", .methods = ROUTE_ANY, .get = refuse_ollama},
     {.path = "/openapi.json", .methods = ROUTE_GET, .is_public = true, .get = get_openapi},
     {.path = "/v1/models", .methods = ROUTE_GET, .get = get_models},
     {.path = "/v1/models/", .methods = ROUTE_GET, .is_prefix = true, .get = get_model},
@@ -135,12 +183,15 @@ const struct route *route_find(const char *url)
 
 const char *route_allow(const struct route *r)
 {
-    return r->methods == ROUTE_POST ? "POST, OPTIONS" : "GET, HEAD, OPTIONS";
+    return r->methods == ROUTE_POST  ? "POST, OPTIONS"
+           : r->methods == ROUTE_GET ? "GET, HEAD, OPTIONS"
+                                     : "DELETE, GET, HEAD, POST, OPTIONS";
 }
 
 bool route_allows(const struct route *r, const char *method)
 {
     if (strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0)
         return r->methods & ROUTE_GET;
-    return strcmp(method, "POST") == 0 && (r->methods & ROUTE_POST);
+    return (strcmp(method, "POST") == 0 && (r->methods & ROUTE_POST)) ||
+           (strcmp(method, "DELETE") == 0 && (r->methods & ROUTE_DELETE));
 }

@@ -25,11 +25,13 @@ struct chat_adapter {
     const char *call_prefix; /* of the ids of all calls; NULL: "call_" of those that we make */
     /* Body to request (initialised by the caller, who frees it whatever comes back). */
     t9_status (*parse)(str body, bool strict, struct chat_request *out, struct chat_error *err);
-    /* Of a protocol that needs no engine: appends the reply's body. The writers below are NULL. */
+    /* Appends the reply's body where there is nothing to compute: always, and then the writers
+     * below are NULL, or where a request says no_engine. */
     t9_status (*answer)(const struct prep *prep, struct chat_request *r, struct buf *out,
                         struct chat_error *err);
-    /* Appends the body of an error; NULL: as OpenAI writes it. */
+    /* Appends the body of an error, and the JSON Schema of that; NULL: as OpenAI writes it. */
     void (*error)(const struct chat_error *e, struct buf *out);
+    const char *error_schema;
     /* What the writers of one run remember from event to event: so many bytes, zeroed at the start,
      * of 16-byte alignment, at reply->state. Nothing in it is freed. */
     size_t state_bytes;

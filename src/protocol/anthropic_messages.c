@@ -304,6 +304,8 @@ static t9_status answer_count(const struct prep *p, struct chat_request *r, stru
 
 #define EVENT_STREAM "text/event-stream"
 
+#define ANTHROPIC_ERROR "{\"$ref\":\"#/components/schemas/AnthropicError\"}"
+
 const struct chat_adapter anthropic_messages_adapter = {
     .name = "anthropic_messages",
     .path = "/v1/messages",
@@ -318,6 +320,7 @@ const struct chat_adapter anthropic_messages_adapter = {
     .call_prefix = ANTHROPIC_CALL_PREFIX,
     .parse = parse_messages,
     .error = anthropic_write_error,
+    .error_schema = ANTHROPIC_ERROR,
     .state_bytes = sizeof(struct anthropic_state),
     .begin_has_usage = true,
     .stream = anthropic_stream,
@@ -336,4 +339,5 @@ const struct chat_adapter anthropic_count_adapter = {
     .parse = parse_count,
     .answer = answer_count,
     .error = anthropic_write_error,
+    .error_schema = ANTHROPIC_ERROR,
 };

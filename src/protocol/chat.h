@@ -118,7 +118,8 @@ struct chat_request {
     /* What the protocol calls the conversation and the limit of the answer, for messages. */
     const char *prompt_field, *limit_field;
 
-    str model; /* as the client wrote it; empty when absent */
+    str model;       /* as the client wrote it; empty when absent */
+    bool latest_tag; /* ":latest" at the end of a model's name says nothing */
     struct chat_message *messages;
     size_t n_messages;
     /* Those that the template is told of; the arena's. */
@@ -137,12 +138,17 @@ struct chat_request {
     const struct chat_prompt *prompts;
     size_t n_prompts;
     bool has_suffix;
-    str suffix;    /* the answer goes between prompt and suffix */
-    bool echo;     /* the answer begins with the prompt */
-    bool no_reply; /* max_tokens 0: only the prompt is wanted */
+    str suffix;     /* the answer goes between prompt and suffix */
+    bool echo;      /* the answer begins with the prompt */
+    bool no_reply;  /* max_tokens 0: only the prompt is wanted */
+    bool no_engine; /* there is nothing to compute: the adapter's `answer` has the reply */
+    struct chat_prompt before; /* tokens in front of what the messages are laid out to */
+    int64_t wanted_length; /* tokens of prompt and reply that the client counts on; 0: not said */
 
     /* Conversions between text and tokens. */
     bool add_special, no_parse_special, with_pieces, hide_special;
+
+    bool verbose; /* a description has what is long, too */
 
     /* What each answer is submitted with; the parsers fill its sampling. */
     struct t9_request_params sampling;
@@ -203,7 +209,8 @@ struct chat_timings {
     double prefill_ms;     /* first row to first token */
     double decode_ms;      /* first to last token */
     double preempted_ms;   /* of the two above: its pages had been taken */
-    double first_token_ms, first_byte_ms, last_token_ms; /* since received */
+    double first_token_ms, first_byte_ms, last_token_ms; /* since received, as the next */
+    double total_ms;                                     /* until it was asked for */
     int32_t n_preempted;
     double prompt_per_s, decode_per_s; /* tokens */
 };
@@ -236,6 +243,8 @@ typedef enum chat_event_kind {
     CHAT_EVENT_ERROR,     /* the answer broke off */
 } chat_event_kind;
 
+struct chat_part;
+
 struct chat_event {
     chat_event_kind kind;
     int32_t choice; /* all but END */
@@ -244,7 +253,9 @@ struct chat_event {
     int32_t call;       /* CALL, ARGS, CALL_END: 0, 1, 2 ... of the choice */
     str call_id;        /* the same; as long as the run lives */
     bool call_complete; /* CALL_END: the model wrote all of it */
-    bool has_calls;     /* FINISH: it ended with complete calls, which are the client's to answer */
+    /* CALL_END, where the adapter keeps choices: the whole call, as long as `text` is. */
+    const struct chat_part *whole_call;
+    bool has_calls; /* FINISH: it ended with complete calls, which are the client's to answer */
     /* TEXT, REASONING, CALL and ARGS, where details of tokens are wanted: those of this text and of
      * what came before it and is no text. */
     struct chat_tokens tokens;
@@ -280,6 +291,7 @@ struct chat_choice {
     struct chat_tokens prompt, answer; /* where details of tokens are wanted */
     t9_finish finish;
     int32_t stop_token, stop; /* as in FINISH */
+    int32_t end_token;        /* any one that ended it and is not part of it; -1: none */
 };
 
 /* What stays the same in all parts of one reply. */

@@ -100,7 +100,7 @@ static void write_protocol(const struct chat_adapter *a, bool strict, struct buf
     buf_putc(out, ',');
     member_str(out, "unknown_fields", strict ? "refused" : "ignored with a warning");
     buf_puts(out, ",\"headers\":");
-    if (a->answer)
+    if (!a->whole)
         buf_puts(out, "[]");
     else
         caller_write(out);

@@ -93,7 +93,7 @@ static t9_status parse_content(struct policy_ctx *c, size_t i, yyjson_val *v,
 }
 
 /* Arguments as the client had them from us, text, or as others send them, an object. */
-static t9_status parse_arguments(struct policy_ctx *c, size_t i, yyjson_val *v, str *out)
+t9_status openai_arguments(struct policy_ctx *c, size_t i, yyjson_val *v, str *out)
 {
     struct buf text;
     if (!v || yyjson_is_null(v) || yyjson_is_str(v)) {
@@ -130,7 +130,7 @@ static t9_status parse_tool_calls(struct policy_ctx *c, size_t i, yyjson_val *v,
             return bad_message(c, i, "tool_calls", "made of calls that have a function.name", call);
         calls[idx].id = json_str(json_get(call, "id"));
         calls[idx].name = json_str(json_get(fn, "name"));
-        T9_TRY(parse_arguments(c, i, json_get(fn, "arguments"), &calls[idx].args));
+        T9_TRY(openai_arguments(c, i, json_get(fn, "arguments"), &calls[idx].args));
     }
     m->calls = calls;
     m->n_calls = max;

@@ -25,6 +25,8 @@ t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_fiel
 t9_status openai_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status openai_tool_choice(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status openai_parallel(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
+/* A call's arguments in messages[i]: text, or an object, of which text is made. */
+t9_status openai_arguments(struct policy_ctx *c, size_t i, yyjson_val *v, str *out);
 /* An array of token ids into *out, made in the request's arena. */
 t9_status openai_token_array(struct policy_ctx *c, const char *name, yyjson_val *v,
                              struct chat_prompt *out);

@@ -113,14 +113,9 @@ static t9_status parse_apply_template(str body, bool strict, struct chat_request
 
 /* ---- answers ---- */
 
-static void write_warnings(const struct chat_request *r, struct buf *b)
+static void write_end(const struct chat_request *r, struct buf *b)
 {
-    for (size_t i = 0; i < r->n_warnings; i++) {
-        buf_puts(b, i ? "," : ",\"warnings\":[");
-        json_write_str(b, r->warnings[i]);
-    }
-    if (r->n_warnings)
-        buf_putc(b, ']');
+    openai_write_warnings(r, b);
     buf_putc(b, '}');
 }
 
@@ -153,7 +148,7 @@ static t9_status answer_tokenize(const struct prep *p, struct chat_request *r, s
         openai_write_ids(ids.p, ids.n, out);
         if (r->with_pieces)
             write_pieces(p, &ids, out);
-        write_warnings(r, out);
+        write_end(r, out);
     }
     prep_ids_deinit(&ids);
     return s;
@@ -171,7 +166,7 @@ static t9_status answer_detokenize(const struct prep *p, struct chat_request *r,
         openai_member_str(out, "prompt", buf_str(&text));
         buf_putc(out, ',');
         openai_member_str(out, "content", buf_str(&text));
-        write_warnings(r, out);
+        write_end(r, out);
     }
     buf_deinit(&text);
     return s;
@@ -187,7 +182,7 @@ static t9_status answer_apply_template(const struct prep *p, struct chat_request
         out->failed |= text.failed;
         buf_putc(out, '{');
         openai_member_str(out, "prompt", buf_str(&text));
-        write_warnings(r, out);
+        write_end(r, out);
     }
     buf_deinit(&text);
     return s;

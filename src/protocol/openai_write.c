@@ -95,6 +95,16 @@ static void write_timings(const struct chat_event *end, struct buf *b)
     buf_puts(b, "},");
 }
 
+void openai_write_warnings(const struct chat_request *r, struct buf *b)
+{
+    for (size_t i = 0; i < r->n_warnings; i++) {
+        buf_puts(b, i ? "," : ",\"warnings\":[");
+        json_write_str(b, r->warnings[i]);
+    }
+    if (r->n_warnings)
+        buf_putc(b, ']');
+}
+
 void openai_write_extras(const struct chat_reply *r, const struct chat_event *end, struct buf *b)
 {
     if (r->request->timings)
@@ -104,15 +114,7 @@ void openai_write_extras(const struct chat_reply *r, const struct chat_event *en
         buf_printf(b, "{\"seed\":%lld}", (long long)r->seed);
     else
         buf_printf(b, "{\"seed\":%llu}", (unsigned long long)r->seed);
-    if (r->request->n_warnings == 0)
-        return;
-    buf_putc(b, ',');
-    json_write_key(b, "warnings");
-    for (size_t i = 0; i < r->request->n_warnings; i++) {
-        buf_putc(b, i ? ',' : '[');
-        json_write_str(b, r->request->warnings[i]);
-    }
-    buf_putc(b, ']');
+    openai_write_warnings(r->request, b);
 }
 
 /* ---- tokens ---- */

@@ -13,6 +13,8 @@ void openai_member_i64(struct buf *b, const char *key, int64_t v);
 void openai_write_head(const struct chat_reply *r, const char *object, struct buf *b);
 /* "usage":{..} */
 void openai_write_usage(const struct chat_usage *u, struct buf *b);
+/* ,"warnings":[..] where there are some. */
+void openai_write_warnings(const struct chat_request *r, struct buf *b);
 /* Our extensions: timings when asked for, the seed that was used, warnings. */
 void openai_write_extras(const struct chat_reply *r, const struct chat_event *end, struct buf *b);
 

@@ -6,6 +6,7 @@
 
 #include "protocol/anthropic.h"
 #include "protocol/caller.h"
+#include "protocol/ollama.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
 #include "protocol/openai_tokens.h"
@@ -16,9 +17,13 @@
 const struct chat_adapter *const endpoints[] = {
     &openai_chat_adapter,        &openai_completions_adapter, &responses_adapter,
     &anthropic_messages_adapter, &anthropic_count_adapter,    &tokenize_adapter,
-    &detokenize_adapter,         &apply_template_adapter,
+    &detokenize_adapter,         &apply_template_adapter,     &ollama_chat_adapter,
+    &ollama_generate_adapter,    &ollama_show_adapter,
 };
 const size_t n_endpoints = T9_COUNT(endpoints);
+
+#define OPENAI_ERROR "{\"$ref\":\"#/components/schemas/Error\"}"
+#define OLLAMA_ERROR "{\"$ref\":\"#/components/schemas/OllamaError\"}"
 
 /* Routes without a body. */
 static const struct {
@@ -41,6 +46,15 @@ static const struct {
      true, false},
     {"/health", "health", "Whether the server takes requests.", "application/json",
      "{\"type\":\"object\",\"required\":[\"status\"]}", true, false},
+    {"/api/tags", "ollama_tags", "The model, as Ollama lists those on its disk.",
+     "application/json", "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, false},
+    {"/api/ps", "ollama_ps", "The model, as Ollama lists those in its memory.", "application/json",
+     "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, false},
+    {"/api/version", "ollama_version", "The release of Ollama's API that is followed.",
+     "application/json",
+     "{\"type\":\"object\",\"required\":[\"version\"],\"properties\":{\"version\":{\"type\":"
+     "\"string\"}}}",
+     false, false},
 };
 
 static const struct {
@@ -133,6 +147,45 @@ static const struct {
      "{\"type\":\"object\",\"required\":[\"object\",\"data\"],\"properties\":{\"object\":{"
      "\"const\":\"list\"},\"data\":{\"type\":\"array\",\"items\":{\"$ref\":"
      "\"#/components/schemas/Model\"}}}}"},
+    {"OllamaMessages",
+     "{\"type\":\"array\",\"maxItems\":65536,\"items\":{\"type\":\"object\",\"required\":["
+     "\"role\"],\"properties\":{\"role\":{\"enum\":[\"system\",\"user\",\"assistant\","
+     "\"tool\"]},\"content\":{\"$ref\":\"#/components/schemas/OptionalText\"},\"thinking\":{"
+     "\"$ref\":\"#/components/schemas/OptionalText\"},\"tool_name\":{\"$ref\":"
+     "\"#/components/schemas/OptionalText\"},\"tool_call_id\":{\"$ref\":"
+     "\"#/components/schemas/OptionalText\"},\"tool_calls\":{\"type\":[\"array\",\"null\"],"
+     "\"maxItems\":512,\"items\":{\"$ref\":\"#/components/schemas/OllamaCall\"}}}}}"},
+    {"OllamaCall",
+     "{\"type\":\"object\",\"required\":[\"function\"],\"properties\":{\"function\":{\"type\":"
+     "\"object\",\"required\":[\"name\",\"arguments\"],\"properties\":{\"name\":{\"type\":"
+     "\"string\"},\"arguments\":{\"type\":\"object\"}}}}}"},
+    {"OllamaChat",
+     "{\"type\":\"object\",\"required\":[\"model\",\"created_at\",\"message\",\"done\","
+     "\"done_reason\"],\"properties\":{\"message\":{\"type\":\"object\",\"required\":["
+     "\"role\",\"content\"],\"properties\":{\"role\":{\"const\":\"assistant\"},\"content\":{"
+     "\"type\":\"string\"},\"thinking\":{\"type\":\"string\"},\"tool_calls\":{\"type\":"
+     "\"array\",\"items\":{\"$ref\":\"#/components/schemas/OllamaCall\"}}}},\"done\":{\"const\":"
+     "true},\"done_reason\":{\"enum\":[\"stop\",\"length\",\"load\"]},\"total_duration\":{"
+     "\"type\":\"integer\"},\"load_duration\":{\"type\":\"integer\"},\"prompt_eval_count\":{"
+     "\"type\":\"integer\"},\"prompt_eval_duration\":{\"type\":\"integer\"},\"eval_count\":{"
+     "\"type\":\"integer\"},\"eval_duration\":{\"type\":\"integer\"}}}"},
+    {"OllamaGenerate",
+     "{\"type\":\"object\",\"required\":[\"model\",\"created_at\",\"response\",\"done\","
+     "\"done_reason\"],\"properties\":{\"response\":{\"type\":\"string\"},\"thinking\":{"
+     "\"type\":\"string\"},\"done\":{\"const\":true},\"done_reason\":{\"enum\":[\"stop\","
+     "\"length\",\"load\"]},\"context\":{\"type\":\"array\",\"items\":{\"$ref\":"
+     "\"#/components/schemas/Token\"}}}}"},
+    {"OllamaShow",
+     "{\"type\":\"object\",\"required\":[\"parameters\",\"template\",\"details\","
+     "\"model_info\",\"capabilities\"],\"properties\":{\"model_info\":{\"type\":\"object\"},"
+     "\"capabilities\":{\"type\":\"array\",\"items\":{\"enum\":[\"completion\",\"tools\","
+     "\"thinking\",\"insert\"]}}}}"},
+    {"OllamaModels",
+     "{\"type\":\"object\",\"required\":[\"models\"],\"properties\":{\"models\":{\"type\":"
+     "\"array\",\"minItems\":1,\"items\":{\"type\":\"object\",\"required\":[\"name\",\"model\","
+     "\"size\",\"digest\",\"details\"]}}}}"},
+    {"OllamaError", "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{"
+                    "\"type\":\"string\",\"minLength\":1}}}"},
     {"Error",
      "{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
      "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":"
@@ -172,7 +225,7 @@ static void write_text(struct buf *b, const char *key, const char *text)
     json_write_str(b, str_from(text));
 }
 
-/* ,"4XX": and ,"5XX": every error has the same form. */
+/* ,"4XX": and ,"5XX": every error of a protocol has the same form. */
 static void write_errors(struct buf *b, const char *schema)
 {
     static const char *const codes[][2] = {{"4XX", "refused, with a message that says why"},
@@ -180,29 +233,64 @@ static void write_errors(struct buf *b, const char *schema)
     for (size_t i = 0; i < T9_COUNT(codes); i++) {
         buf_printf(b, ",\"%s\":{", codes[i][0]);
         write_text(b, "description", codes[i][1]);
-        buf_printf(b,
-                   ",\"content\":{\"application/json\":{\"schema\":{\"$ref\":"
-                   "\"#/components/schemas/%s\"}}}}",
-                   schema);
+        buf_printf(b, ",\"content\":{\"application/json\":{\"schema\":%s}}}",
+                   schema ? schema : OPENAI_ERROR);
+    }
+}
+
+/* Whether `f` is a member of the field `of`; of the request itself when that is NULL. */
+static bool is_in(const struct policy_field *f, const char *of)
+{
+    const char *dot = strchr(f->name, '.');
+    size_t n = of ? strlen(of) : 0;
+    return of ? dot && (size_t)(dot - f->name) == n && strncmp(f->name, of, n) == 0 : !dot;
+}
+
+static bool has_members(const struct chat_adapter *a, const char *name)
+{
+    for (size_t i = 0; i < a->n_fields; i++) {
+        if (is_in(&a->fields[i], name))
+            return true;
+    }
+    return false;
+}
+
+static void write_properties(struct buf *b, const struct chat_adapter *a, const char *of);
+
+static void write_field(struct buf *b, const struct chat_adapter *a, const struct policy_field *f)
+{
+    if (!has_members(a, f->name)) {
+        policy_write_schema(b, f);
+        return;
+    }
+    buf_putc(b, '{');
+    write_text(b, "description", f->note);
+    buf_puts(b, ",\"anyOf\":[{\"type\":\"object\",");
+    write_properties(b, a, f->name);
+    buf_puts(b, "}},{\"type\":\"null\"}]}");
+}
+
+/* "properties":{..  of the request, or of the field `of` */
+static void write_properties(struct buf *b, const struct chat_adapter *a, const char *of)
+{
+    const char *before = "";
+    buf_puts(b, "\"properties\":{");
+    for (size_t i = 0; i < a->n_fields; i++) {
+        const struct policy_field *f = &a->fields[i];
+        if (f->cls == POLICY_REFUSED || !is_in(f, of))
+            continue;
+        buf_puts(b, before);
+        before = ",";
+        json_write_key(b, f->name + (of ? strlen(of) + 1 : 0));
+        write_field(b, a, f);
     }
 }
 
 static void write_fields(struct buf *b, const struct chat_adapter *a)
 {
     bool first = true;
-    buf_puts(b, "\"properties\":{");
-    for (size_t i = 0; i < a->n_fields; i++) {
-        const struct policy_field *f = &a->fields[i];
-        if (f->cls == POLICY_REFUSED)
-            continue;
-        if (!first)
-            buf_putc(b, ',');
-        first = false;
-        json_write_key(b, f->name);
-        policy_write_schema(b, f);
-    }
+    write_properties(b, a, NULL);
     buf_puts(b, "},\"x-tempo9-refused\":{");
-    first = true;
     for (size_t i = 0; i < a->n_fields; i++) {
         if (a->fields[i].cls != POLICY_REFUSED)
             continue;
@@ -228,7 +316,8 @@ static const char *required_field(const struct chat_adapter *a)
             found = names[i];
         }
     }
-    return has_both ? NULL : found;
+    /* Without it, some have an answer that needs no engine. */
+    return has_both || (a->answer && a->whole) ? NULL : found;
 }
 
 /* "required":[..], */
@@ -272,7 +361,7 @@ static void write_post(struct buf *b, const struct chat_adapter *a)
     buf_putc(b, ',');
     write_text(b, "summary", a->summary);
     buf_putc(b, ',');
-    if (!a->answer)
+    if (a->whole)
         write_headers(b);
     buf_puts(b, "\"requestBody\":{\"required\":true,\"content\":{\"application/json\":{\"schema\":{"
                 "\"type\":\"object\",");
@@ -288,7 +377,7 @@ static void write_post(struct buf *b, const struct chat_adapter *a)
         buf_puts(b, "{\"schema\":{\"type\":\"string\"}}");
     }
     buf_puts(b, "}}");
-    write_errors(b, a->error == anthropic_write_error ? "AnthropicError" : "Error");
+    write_errors(b, a->error_schema);
     buf_puts(b, "}}}");
 }
 
@@ -309,7 +398,7 @@ static void write_get(struct buf *b, size_t i)
     buf_puts(b, "{\"schema\":");
     buf_puts(b, gets[i].schema);
     buf_puts(b, "}}}");
-    write_errors(b, "Error");
+    write_errors(b, strncmp(gets[i].path, "/api/", 5) == 0 ? OLLAMA_ERROR : NULL);
     buf_puts(b, "}}}");
 }
 

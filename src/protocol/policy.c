@@ -15,11 +15,19 @@ const char *policy_class_name(policy_class c)
     return (unsigned)c < T9_COUNT(names) ? names[c] : "?";
 }
 
-static const struct policy_field *find(const struct policy_field *fields, size_t n, str name)
+/* `where` is "" for the request itself. */
+static const struct policy_field *find(const struct policy_field *fields, size_t n,
+                                       const char *where, str name)
 {
-    for (size_t i = 0; i < n; i++)
-        if (str_eqz(name, fields[i].name))
+    size_t skip = *where ? strlen(where) + 1 : 0;
+    for (size_t i = 0; i < n; i++) {
+        const char *dot = strchr(fields[i].name, '.');
+        bool here = dot ? skip && (size_t)(dot - fields[i].name) + 1 == skip &&
+                              strncmp(fields[i].name, where, skip - 1) == 0
+                        : !skip;
+        if (here && str_eqz(name, fields[i].name + skip))
             return &fields[i];
+    }
     return NULL;
 }
 
@@ -100,14 +108,20 @@ static t9_status one(struct policy_ctx *c, const struct policy_field *f, yyjson_
 t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
                       yyjson_val *obj)
 {
+    return policy_walk_in(c, fields, n_fields, "", obj);
+}
+
+t9_status policy_walk_in(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
+                         const char *where, yyjson_val *obj)
+{
     yyjson_obj_iter it = yyjson_obj_iter_with(obj);
     yyjson_val *key;
     while ((key = yyjson_obj_iter_next(&it)) != NULL) {
         yyjson_val *v = yyjson_obj_iter_get_val(key);
         if (yyjson_is_null(v))
             continue;
-        const struct policy_field *f = find(fields, n_fields, json_str(key));
-        T9_TRY(f ? one(c, f, v) : unknown(c, key, "", ""));
+        const struct policy_field *f = find(fields, n_fields, where, json_str(key));
+        T9_TRY(f ? one(c, f, v) : unknown(c, key, where, where));
         if (f)
             T9_TRY(check_same(c, f, obj, v));
     }

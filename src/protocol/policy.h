@@ -27,7 +27,7 @@ struct policy_ctx {
 };
 
 struct policy_field {
-    const char *name;
+    const char *name; /* "stop"; "options.stop" is the member of the field "options" */
     policy_class cls;
     /* HONOURED and CLAMPED: takes the value over (it is not null). */
     t9_status (*parse)(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
@@ -49,6 +49,9 @@ void policy_write_schema(struct buf *b, const struct policy_field *f);
 /* Takes the members of `obj` in order through `fields`; the first failure ends it. */
 t9_status policy_walk(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
                       yyjson_val *obj);
+/* The same for the members of the field `where`, whose value is `obj`. */
+t9_status policy_walk_in(struct policy_ctx *c, const struct policy_field *fields, size_t n_fields,
+                         const char *where, yyjson_val *obj);
 
 /* Refuses (strict) or warns of members of `obj` that are not among `names`; null members are
  * absent. `where` names it in an error ("messages[3]"), `kind` in a warning ("a message"). */

@@ -63,6 +63,31 @@ static t9_status too_long(const struct prep *p, const char *param, struct chat_e
                      tokens_max(p));
 }
 
+/* ---- given tokens ---- */
+
+static t9_status check_ids(const struct prep *p, const struct chat_prompt *prompt,
+                           const char *param, struct chat_error *err)
+{
+    int32_t n_vocab = p->info.model.n_vocab;
+    for (size_t i = 0; i < prompt->n_tokens; i++) {
+        if (prompt->tokens[i] < 0 || prompt->tokens[i] >= n_vocab)
+            return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
+                             "token %zu of %s is %d, and the vocabulary has 0 to %d", i, param,
+                             prompt->tokens[i], n_vocab - 1);
+    }
+    return T9_STATUS_OK;
+}
+
+static size_t n_joined(const struct prep_ids *out)
+{
+    return out->joined.n / sizeof *out->p;
+}
+
+static void join_ids(struct prep_ids *out, const int32_t *ids, size_t n)
+{
+    buf_append(&out->joined, ids, n * sizeof *ids);
+}
+
 /* ---- conversations ---- */
 
 static bool has_tools(const struct chat_request *r)
@@ -228,6 +253,25 @@ bool prep_opens_reasoning(const struct prep *p, const struct dialect *d, const i
     return open;
 }
 
+/* Puts what came before in front; what the messages were laid out to begins the text no more. */
+static t9_status put_before(const struct prep *p, const struct chat_request *r,
+                            struct prep_ids *out, struct chat_error *err)
+{
+    const struct t9_model_info *m = &p->info.model;
+    size_t n = r->before.n_tokens, skip = m->add_bos && out->made.p[0] == m->bos ? 1 : 0;
+    T9_TRY(check_ids(p, &r->before, "context", err));
+    if (n > tokens_max(p))
+        return too_long(p, "context", err);
+    buf_init(&out->joined, (n + out->made.n) * sizeof *out->p);
+    join_ids(out, r->before.tokens, n);
+    join_ids(out, out->made.p + skip, out->made.n - skip);
+    if (out->joined.failed)
+        return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a prompt");
+    out->p = (const int32_t *)(const void *)out->joined.p;
+    out->n = n_joined(out);
+    return T9_STATUS_OK;
+}
+
 t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct prep_ids *out,
                       struct chat_error *err)
 {
@@ -246,6 +290,8 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
     layout_deinit(&l);
     out->p = out->made.p;
     out->n = out->made.n;
+    if (s == T9_STATUS_OK && r->before.n_tokens)
+        s = put_before(p, r, out, err);
     out->reasoning_open = prep_opens_reasoning(p, prep_dialect(p, r), out->p, out->n);
     return s;
 }
@@ -271,19 +317,6 @@ t9_status prep_render(const struct prep *p, const struct chat_request *r, struct
 
 /* ---- raw prompts ---- */
 
-static t9_status check_ids(const struct prep *p, const struct chat_prompt *prompt,
-                           const char *param, struct chat_error *err)
-{
-    int32_t n_vocab = p->info.model.n_vocab;
-    for (size_t i = 0; i < prompt->n_tokens; i++) {
-        if (prompt->tokens[i] < 0 || prompt->tokens[i] >= n_vocab)
-            return chat_fail(err, T9_STATUS_INVALID, param, "invalid_value",
-                             "token %zu of %s is %d, and the vocabulary has 0 to %d", i, param,
-                             prompt->tokens[i], n_vocab - 1);
-    }
-    return T9_STATUS_OK;
-}
-
 /* Text to at most max_tokens tokens. */
 static t9_status encode_raw(const struct prep *p, str text, uint32_t flags, size_t max_tokens,
                             t9_ids *out, const char *param, struct chat_error *err)
@@ -300,16 +333,6 @@ static t9_status encode_raw(const struct prep *p, str text, uint32_t flags, size
     if (s == T9_STATUS_TOO_LARGE)
         return too_long(p, param, err);
     return s == T9_STATUS_OK ? s : chat_fail(err, s, NULL, NULL, "%s", e.msg);
-}
-
-static size_t n_joined(const struct prep_ids *out)
-{
-    return out->joined.n / sizeof *out->p;
-}
-
-static void join_ids(struct prep_ids *out, const int32_t *ids, size_t n)
-{
-    buf_append(&out->joined, ids, n * sizeof *ids);
 }
 
 /* One side of the hole: the token in front of it, then its text, in which nothing is special. */
@@ -466,6 +489,9 @@ t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, str
 
 void prep_note_switches(const struct prep *p, struct chat_request *r)
 {
+    if (p->params.engine && r->wanted_length > prep_max_length(p))
+        chat_warn(r, "a context of %lld tokens was asked for, and a request may have %d here",
+                  (long long)r->wanted_length, prep_max_length(p));
     if (r->has_thinking && !r->thinking_is_wish && !p->info.thinking_switch)
         chat_warn(r, "enable_thinking has no effect: the model's chat template has no such switch");
     if (r->reasoning_effort.n > 0 && !r->effort_is_wish && !p->info.effort_switch &&
@@ -477,14 +503,26 @@ void prep_note_switches(const struct prep *p, struct chat_request *r)
                      "the system, and the model may not know how to call them");
 }
 
+static str without_latest(str name)
+{
+    str tag = STR(":latest");
+    return str_has_suffix(name, tag) ? str_slice(name, 0, name.n - tag.n) : name;
+}
+
+static bool asks_for(const struct chat_request *r, const char *name)
+{
+    return r->latest_tag ? str_cmp(without_latest(r->model), without_latest(str_from(name))) == 0
+                         : str_eqz(r->model, name);
+}
+
 t9_status prep_check_model(const struct prep *p, struct chat_request *r, struct chat_error *err)
 {
     const struct prep_params *q = &p->params;
     char brief[80];
-    if (r->model.n == 0 || str_eqz(r->model, "default") || str_eqz(r->model, q->model_name))
+    if (r->model.n == 0 || asks_for(r, "default") || asks_for(r, q->model_name))
         return T9_STATUS_OK;
     for (size_t i = 0; i < q->n_aliases; i++)
-        if (str_eqz(r->model, q->aliases[i]))
+        if (asks_for(r, q->aliases[i]))
             return T9_STATUS_OK;
     str shown = r->model.n > 60 ? str_slice(r->model, 0, 60) : r->model;
     (void)snprintf(brief, sizeof brief, STR_FMT, STR_ARG(shown));

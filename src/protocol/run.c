@@ -386,6 +386,16 @@ static void drop_input(struct chat_run *run)
         chat_request_drop_input(&run->request);
 }
 
+static t9_status answer_now(struct chat_run *run, struct chat_error *err)
+{
+    T9_TRY(run->adapter->answer(run->prep, &run->request, &run->answer, err));
+    if (run->answer.failed)
+        return chat_fail(err, T9_STATUS_TOO_LARGE, NULL, NULL, "the answer is too large");
+    atomic_store(&run->n_parts, 1);
+    wake(run, 1);
+    return T9_STATUS_OK;
+}
+
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
 {
     struct chat_request *q = &run->request;
@@ -397,14 +407,8 @@ t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
     T9_TRY(check_warnings(run, err));
     if (is_gone(run))
         return gone(err);
-    if (run->adapter->answer) {
-        T9_TRY(run->adapter->answer(run->prep, q, &run->answer, err));
-        if (run->answer.failed)
-            return chat_fail(err, T9_STATUS_TOO_LARGE, NULL, NULL, "the answer is too large");
-        atomic_store(&run->n_parts, 1);
-        wake(run, 1);
-        return T9_STATUS_OK;
-    }
+    if (q->no_engine || !run->adapter->whole)
+        return answer_now(run, err);
     T9_TRY(make_prompts(run, err));
     /* A raw prompt's answer is text and nothing else. */
     if (q->n_prompts == 0)

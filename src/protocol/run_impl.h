@@ -43,6 +43,7 @@ struct run_choice {
     struct run_whole *whole;      /* NULL of a stream */
     struct answer_parser *parser; /* from the first text on; NULL where the text is all content */
     str call_id;                  /* of the newest call */
+    struct chat_part call;        /* the newest one that is over, where choices are kept */
     uint32_t n_echo;              /* characters of the echo */
     uint32_t n_told_text;         /* characters of the answer that were told */
     bool begun, echoed, over;

@@ -6,6 +6,7 @@
  * Formatting happens only when the reader asks: a slow client costs its token logs and nothing
  * more. One thread at a time.
  */
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/utf8.h"
@@ -83,6 +84,7 @@ static struct chat_timings timings_of(const struct chat_run *run)
     t.first_token_ms = span_ms(received, info.first_token_ns);
     t.first_byte_ms = span_ms(received, atomic_load(&run->first_byte_ns));
     t.last_token_ms = span_ms(received, info.last_token_ns);
+    t.total_ms = span_ms(received, clock_now_ns());
     t.prefill_ms = span_ms(info.first_row_ns, info.first_token_ns);
     t.decode_ms = span_ms(info.first_token_ns, info.last_token_ns);
     if (t.prefill_ms > 0)
@@ -514,7 +516,19 @@ static str tool_name(const struct chat_run *run, str name)
     return (str){0};
 }
 
-static void add_part(struct run_choice *c, const struct chat_event *ev)
+/* Tells the end of a call what the call is. */
+static void tell_call(struct run_choice *c, const struct run_part *part, struct chat_event *ev)
+{
+    str args = buf_str(&c->whole->args);
+    c->call = (struct chat_part){.kind = CHAT_EVENT_CALL,
+                                 .text = str_slice(args, args.n - part->n_bytes, args.n),
+                                 .name = part->name,
+                                 .call_id = part->call_id,
+                                 .complete = part->complete};
+    ev->whole_call = &c->call;
+}
+
+static void add_part(struct run_choice *c, struct chat_event *ev)
 {
     struct run_whole *w = c->whole;
     struct run_part *last = last_part(w);
@@ -531,6 +545,7 @@ static void add_part(struct run_choice *c, const struct chat_event *ev)
     }
     if (ev->kind == CHAT_EVENT_CALL_END) {
         last->complete = ev->call_complete;
+        tell_call(c, last, ev);
         return;
     }
     buf_puts_str(to, ev->text);
@@ -627,7 +642,8 @@ static bool whole_choice(const struct chat_run *run, const struct run_choice *c,
     *out = (struct chat_choice){.finish = c->finish,
                                 .stop_token = c->stop_token,
                                 .stop = c->stop,
-                                .has_calls = has_calls(c)};
+                                .has_calls = has_calls(c),
+                                .end_token = c->stopped ? -1 : c->ev.stop_token};
     if (w) {
         out->text = buf_str(&w->text);
         out->reasoning = buf_str(&w->reasoning);
@@ -713,7 +729,7 @@ void chat_run_write(const struct chat_run *run, const struct chat_event *ev, str
 
 void chat_run_write_whole(const struct chat_run *run, const struct chat_event *end, struct buf *out)
 {
-    if (run->adapter->answer)
+    if (run->n_choices == 0)
         buf_puts_str(out, buf_str(&run->answer));
     else
         run->adapter->whole(&run->reply, end->choices, end->n_choices, end, out);

@@ -390,6 +390,24 @@ static void play(struct golden_case *c, t9_model *model, const struct chat_adapt
     play_end(&p, started);
 }
 
+/* Durations are no two times the same. */
+static void hide_durations(struct buf *b)
+{
+    struct buf from = *b;
+    str s = buf_str(&from), mark = STR("_duration\":");
+    buf_init(b, FILE_MAX);
+    for (size_t at = 0; at < s.n;) {
+        size_t next = str_find(s, mark, at);
+        size_t end = next == (size_t)-1 ? s.n : next + mark.n;
+        buf_puts_str(b, str_slice(s, at, end));
+        for (at = end; at < s.n && s.p[at] >= '0' && s.p[at] <= '9'; at++)
+            continue;
+        if (at > end)
+            buf_putc(b, '9');
+    }
+    buf_deinit(&from);
+}
+
 static void check_case(const char *path, t9_model *model, const struct chat_adapter *a)
 {
     static struct golden_case c;
@@ -402,6 +420,7 @@ static void check_case(const char *path, t9_model *model, const struct chat_adap
         buf_init(&told[stream], FILE_MAX);
         play(&c, model, a, stream, &c.got, &told[stream]);
     }
+    hide_durations(&c.got);
     if (!c.fails && !str_eq(buf_str(&told[0]), buf_str(&told[1])))
         fail_msg("%s: the stream said other things than the whole reply:%.*s\n---%.*s", path,
                  (int)told[1].n, told[1].p, (int)told[0].n, told[0].p);

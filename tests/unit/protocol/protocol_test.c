@@ -31,7 +31,9 @@ static t9_status parse(const char *json, struct chat_request *r, struct chat_err
 /* What a request of each kind must have beside the field in question. */
 static const char *frame_of(const struct chat_adapter *a, const char *field)
 {
-    bool chat = strcmp(a->name, "openai_chat") == 0 || strcmp(a->name, "apply_template") == 0;
+    bool chat = strcmp(a->name, "openai_chat") == 0 || strcmp(a->name, "apply_template") == 0 ||
+                strcmp(a->name, "ollama_chat") == 0;
+    bool generate = strcmp(a->name, "ollama_generate") == 0;
     if (strcmp(a->name, "anthropic_messages") == 0)
         return strcmp(field, "messages") == 0     ? "\"max_tokens\":9,"
                : strcmp(field, "max_tokens") == 0 ? "\"messages\":[" USER "],"
@@ -43,8 +45,13 @@ static const char *frame_of(const struct chat_adapter *a, const char *field)
         return strcmp(field, "tokens") == 0 ? "" : "\"tokens\":[1],";
     if (strcmp(field, "messages") == 0 || strcmp(field, "content") == 0)
         return "";
+    if (strcmp(a->name, "ollama_show") == 0)
+        return "";
     if (strcmp(field, "top_logprobs") == 0)
-        return "\"messages\":[" USER "],\"logprobs\":true,";
+        return generate ? "\"prompt\":\"hi\",\"logprobs\":true,"
+                        : "\"messages\":[" USER "],\"logprobs\":true,";
+    if (generate)
+        return strcmp(field, "prompt") == 0 ? "" : "\"prompt\":\"hi\",";
     if (chat)
         return "\"messages\":[" USER "],";
     if (strcmp(field, "echo") == 0)
@@ -61,7 +68,12 @@ static t9_status parse_one(const struct chat_adapter *a, const char *name, const
                                 strcmp(name, "messages") != 0
                             ? "\"prompt\":\"hi\","
                             : frame_of(a, name);
-    snprintf(json, sizeof json, "{%s\"%s\":%s}", frame, name, value);
+    const char *dot = strchr(name, '.');
+    if (dot) /* a member; penalties are there for what changes them */
+        snprintf(json, sizeof json, "{%s\"%.*s\":{%s\"%s\":%s}}", frame, (int)(dot - name), name,
+                 strstr(dot, "repeat_last_n") ? "\"repeat_penalty\":1.5," : "", dot + 1, value);
+    else
+        snprintf(json, sizeof json, "{%s\"%s\":%s}", frame, name, value);
     memset(e, 0, sizeof *e);
     chat_request_init(r, 1 << 20);
     return a->parse(str_from(json), false, r, e);
@@ -105,6 +117,25 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
 {
     static const char *const values[][2] = {
         {"model", "\"m\""},
+        {"name", "\"m\""},
+        {"verbose", "true"},
+        {"system", "\"x\""},
+        {"raw", "true"},
+        {"context", "[1,2]"},
+        {"think", "true"},
+        {"options", "{\"seed\":5}"},
+        {"options.temperature", "0.5"},
+        {"options.top_p", "0.5"},
+        {"options.top_k", "5"},
+        {"options.min_p", "0.5"},
+        {"options.repeat_penalty", "1.5"},
+        {"options.repeat_last_n", "0"},
+        {"options.presence_penalty", "-0.5"},
+        {"options.frequency_penalty", "0.5"},
+        {"options.seed", "5"},
+        {"options.stop", "[\"a\",\"b\"]"},
+        {"options.num_predict", "5"},
+        {"options.num_ctx", "5"},
         {"messages", "[" USER "]"},
         {"prompt", "\"x\""},
         {"content", "\"x\""},
@@ -166,9 +197,11 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
 /* Some have members, of which odd values have unknown ones; some do no more than warn. */
 static bool may_warn(const char *name)
 {
-    static const char *const names[] = {
-        "stream_options", "output_config", "mcp_servers", "context_management",
-        "container",      "reasoning",     "text",        "store"};
+    static const char *const names[] = {"stream_options", "output_config",
+                                        "mcp_servers",    "context_management",
+                                        "container",      "reasoning",
+                                        "text",           "store",
+                                        "options",        "options.repeat_last_n"};
     for (size_t i = 0; i < T9_COUNT(names); i++) {
         if (strcmp(names[i], name) == 0)
             return true;
@@ -191,6 +224,7 @@ static void fingerprint(const struct chat_request *r, struct buf *b)
                r->n_stops, STR_ARG(r->model), STR_ARG(r->reasoning_effort), STR_ARG(r->suffix));
     if (r->n_prompts)
         buf_printf(b, STR_FMT " %zu|", STR_ARG(r->prompts[0].text), r->prompts[0].n_tokens);
+    buf_printf(b, "%zu %lld|", r->before.n_tokens, (long long)r->wanted_length);
     buf_printf(b, "%lld %d %d %d %d %d %d|", (long long)r->max_tokens, r->n, r->min_tokens,
                r->n_stop_tokens, r->n_top, r->priority, (int)r->queue_timeout_ms);
     buf_printf(b, "%lld %zu %zu|", (long long)r->pin.ms, r->pin.n_messages, r->n_warnings);
@@ -199,7 +233,8 @@ static void fingerprint(const struct chat_request *r, struct buf *b)
         r->stream,      r->timings,    r->include_usage,    r->has_thinking,
         r->has_suffix,  r->echo,       r->no_reply,         r->add_special,
         r->with_pieces, r->thinking,   r->no_parse_special, r->hide_special,
-        r->n_tools > 0, r->no_calls,   r->one_call,         r->template_kwargs != NULL};
+        r->n_tools > 0, r->no_calls,   r->one_call,         r->template_kwargs != NULL,
+        r->verbose,     r->no_engine};
     for (size_t i = 0; i < T9_COUNT(flags); i++)
         buf_putc(b, flags[i] ? '1' : '0');
     buf_putc(b, 0);
@@ -227,11 +262,12 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
         assert_true(r.n_warnings == 0 || may_warn(f->name));
         chat_request_deinit(&r);
     }
-    /* No effect takes all, refused takes none of these, the others know their type. */
+    /* No effect takes all, refused takes none of these but a true that asks for nothing, the others
+     * know their type. */
     if (f->cls == POLICY_NO_EFFECT)
         assert_int_equal(n_ok, T9_COUNT(odd));
     else if (f->cls == POLICY_REFUSED)
-        assert_int_equal(n_ok, 0);
+        assert_int_equal(n_ok, strcmp(f->name, "options.penalize_newline") == 0);
     else
         assert_true(n_ok < T9_COUNT(odd));
     if (!read)
@@ -242,6 +278,8 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
     const char *value = strcmp(f->name, "logprobs") != 0 ? right_value(a, f->name)
                         : f->parse == policy_bool        ? "true"
                                                          : "5";
+    if (strcmp(f->name, "stream") == 0 && strncmp(a->name, "ollama", 6) == 0)
+        value = "false"; /* true is what holds without it */
     if (!value)
         fail_msg("%s: no right value of %s to test it with", a->name, f->name);
     if (parse_one(a, f->name, value, &r, &e) != T9_STATUS_OK)
@@ -259,7 +297,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
 static void test_tables(void **state)
 {
     (void)state;
-    assert_int_equal(n_endpoints, 8);
+    assert_int_equal(n_endpoints, 11);
     for (size_t a = 0; a < n_endpoints; a++) {
         for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
             for (size_t k = 0; k < i; k++)
@@ -858,11 +896,17 @@ static void test_openapi(void **state)
             "schema");
         yyjson_val *properties = json_get(schema, "properties");
         yyjson_val *refused = json_get(schema, "x-tempo9-refused");
-        assert_int_equal(yyjson_obj_size(properties) + yyjson_obj_size(refused),
+        yyjson_val *options = json_get(
+            yyjson_arr_get_first(json_get(json_get(properties, "options"), "anyOf")), "properties");
+        assert_int_equal(yyjson_obj_size(properties) + yyjson_obj_size(refused) +
+                             yyjson_obj_size(options),
                          endpoints[a]->n_fields);
         for (size_t i = 0; i < endpoints[a]->n_fields; i++) {
             const struct policy_field *f = &endpoints[a]->fields[i];
-            assert_non_null(json_get(f->cls == POLICY_REFUSED ? refused : properties, f->name));
+            const char *dot = strchr(f->name, '.');
+            assert_non_null(f->cls == POLICY_REFUSED ? json_get(refused, f->name)
+                            : dot                    ? json_get(options, dot + 1)
+                                                     : json_get(properties, f->name));
         }
     }
     buf_putc(&b, 0);
