@@ -482,7 +482,7 @@ static void round_init(struct round *r, struct gen *g)
 {
     memset(r, 0, sizeof *r);
     r->n_tools = 1 + below(g, 4);
-    r->n_calls = 1 + below(g, g->form->max_calls ? g->form->max_calls : 4);
+    r->n_calls = 1 + below(g, 4);
     buf_init(&r->tools, ANSWER_BYTES_MAX);
     buf_putc(&r->tools, '[');
     for (size_t i = 0; i < r->n_tools || i < r->n_calls; i++) {
@@ -587,8 +587,7 @@ static void one_round(struct gen *g, size_t number)
     buf_init(&text, ANSWER_BYTES_MAX);
     buf_init(&want, ANSWER_BYTES_MAX);
     for (size_t i = 0; i < r.n_calls; i++)
-        r.calls[i] = (struct dialect_call){tools.list[i].name, yyjson_doc_get_root(r.docs[i]),
-                                           tools.list[i].schema};
+        r.calls[i] = (struct dialect_call){tools.list[i].name, yyjson_doc_get_root(r.docs[i])};
     if (*before)
         buf_printf(&text, "%s\n", before);
     g->form->write(&text, r.calls, r.n_calls, &g->seed);
@@ -596,7 +595,7 @@ static void one_round(struct gen *g, size_t number)
         buf_printf(&text, "\n%s", after);
     write_wanted(&r, before, after, &want);
     assert_false(text.failed || want.failed);
-    struct run run = {dialect_find(str_from(g->form->dialect)), &tools, 0};
+    struct run run = {dialect_find(str_from(dialect_form_dialect(g->form))), &tools, 0};
     for (int way = 0; way < 3; way++) {
         struct dump d;
         struct buf got;
@@ -606,7 +605,7 @@ static void one_round(struct gen *g, size_t number)
         buf_init(&got, ANSWER_BYTES_MAX);
         run_answer(&run, buf_str(&text), ends, n, &d);
         normal(buf_str(&d.out), &got);
-        same(g->form->dialect, "round", number, buf_str(&got), buf_str(&want), buf_str(&text));
+        same(g->form->name, "round", number, buf_str(&got), buf_str(&want), buf_str(&text));
         buf_deinit(&got);
         dump_deinit(&d);
     }
@@ -616,21 +615,10 @@ static void one_round(struct gen *g, size_t number)
     round_deinit(&r);
 }
 
-bool dialect_tag_before_tag(str s, const char *const *tags)
+void dialect_round_trip(const char *name, size_t rounds, uint64_t seed)
 {
-    for (; *tags; tags++) {
-        str tag = str_from(*tags);
-        for (size_t at = 0; (at = str_find(s, tag, at)) != (size_t)-1; at++) {
-            str rest = str_trim(str_slice(s, at + tag.n, s.n));
-            if (rest.n > 0 && rest.p[0] == '<')
-                return true;
-        }
-    }
-    return false;
-}
-
-void dialect_round_trip(const struct dialect_form *form, size_t rounds, uint64_t seed)
-{
+    const struct dialect_form *form = dialect_form_find(str_from(name));
+    assert_non_null(form);
     for (size_t i = 0; i < rounds; i++) {
         /* Each round can be repeated alone. */
         struct gen g = {.form = form, .seed = seed + i * 7919};

@@ -1,6 +1,6 @@
 /*
  * tests/lib/t9test.h - what every unit test needs around cmocka: its includes in the right order, a
- * folder for temporary files, and a seeded generator.
+ * folder for temporary files, and a seeded generator (random.h).
  */
 #ifndef T9_TESTS_LIB_T9TEST_H
 #define T9_TESTS_LIB_T9TEST_H
@@ -19,14 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* SplitMix64: a full-period generator whose streams differ for each seed. */
-static inline uint64_t test_random(uint64_t *state)
-{
-    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-}
+#include "lib/random.h"
 
 /* Whether T9_FULL is in the environment (make nightly): more sizes and repetitions of what a short
  * run proves as well. */

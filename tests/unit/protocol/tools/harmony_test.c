@@ -142,33 +142,10 @@ static void test_endless_header(void **state)
 
 /* ---- round trip ---- */
 
-static void write_calls(struct buf *out, const struct dialect_call *calls, size_t n, uint64_t *seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        str name = calls[i].name;
-        if (i > 0)
-            buf_puts(out, "<|start|>assistant");
-        uint64_t form = test_random(seed) % 4;
-        if (form == 0)
-            buf_printf(out, " to=functions." STR_FMT "<|channel|>commentary json", STR_ARG(name));
-        else if (form == 1)
-            buf_printf(out, "<|channel|>analysis to=functions." STR_FMT " code", STR_ARG(name));
-        else
-            buf_printf(out, "<|channel|>commentary to=functions." STR_FMT "%s", STR_ARG(name),
-                       form == 2 ? " <|constrain|>json" : "");
-        buf_puts(out, "<|message|>");
-        json_write_val(out, calls[i].args);
-        if (i + 1 < n || test_random(seed) % 2)
-            buf_puts(out, "<|call|>");
-    }
-}
-
 static void test_round_trip(void **state)
 {
-    static const struct dialect_form form = {
-        .dialect = "harmony", .write = write_calls, .no_text_before = true, .no_text_after = true};
     (void)state;
-    dialect_round_trip(&form, dialect_rounds(), 2);
+    dialect_round_trip("harmony", dialect_rounds(), 2);
 }
 
 int main(void)

@@ -114,40 +114,10 @@ static void test_answers(void **state)
 
 /* ---- round trip ---- */
 
-static void write_one(struct buf *out, const struct dialect_call *c, uint64_t *seed)
-{
-    bool args_first = test_random(seed) % 8 == 0, wide = test_random(seed) % 2;
-    const char *gap = wide ? " " : "";
-    buf_puts(out, "{");
-    if (args_first) {
-        buf_printf(out, "\"arguments\":%s", gap);
-        json_write_val(out, c->args);
-        buf_printf(out, ",%s", gap);
-    }
-    buf_printf(out, "\"name\":%s", gap);
-    json_write_str(out, c->name);
-    if (!args_first) {
-        buf_printf(out, ",%s\"arguments\":%s", gap, gap);
-        json_write_val(out, c->args);
-    }
-    buf_puts(out, "}");
-}
-
-static void write_calls(struct buf *out, const struct dialect_call *calls, size_t n, uint64_t *seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        bool lines = test_random(seed) % 4 != 0;
-        buf_puts(out, lines ? "<tool_call>\n" : "<tool_call>");
-        write_one(out, &calls[i], seed);
-        buf_puts(out, lines ? "\n</tool_call>\n" : "</tool_call>");
-    }
-}
-
 static void test_round_trip(void **state)
 {
-    static const struct dialect_form form = {.dialect = "hermes", .write = write_calls};
     (void)state;
-    dialect_round_trip(&form, dialect_rounds(), 1);
+    dialect_round_trip("hermes", dialect_rounds(), 1);
 }
 
 int main(void)

@@ -108,45 +108,10 @@ static void test_answers(void **state)
 
 /* ---- round trip ---- */
 
-static void write_value(struct buf *out, yyjson_val *v)
-{
-    if (yyjson_is_str(v))
-        buf_puts_str(out, json_str(v));
-    else
-        json_write_val(out, v);
-}
-
-static void write_calls(struct buf *out, const struct dialect_call *calls, size_t n, uint64_t *seed)
-{
-    for (size_t i = 0; i < n; i++) {
-        bool bare = test_random(seed) % 8 == 0;
-        size_t k, m;
-        yyjson_val *key, *v;
-        buf_printf(out, "%s<function=" STR_FMT ">\n", bare ? "" : "<tool_call>\n",
-                   STR_ARG(calls[i].name));
-        yyjson_obj_foreach(calls[i].args, k, m, key, v)
-        {
-            buf_printf(out, "<parameter=" STR_FMT ">\n", STR_ARG(json_str(key)));
-            write_value(out, v);
-            buf_puts(out, "\n</parameter>\n");
-        }
-        buf_printf(out, "</function>\n%s", bare ? "" : "</tool_call>\n");
-    }
-}
-
-/* But for a closing tag with another tag behind it. */
-static bool can_carry(str s)
-{
-    static const char *const tags[] = {"</parameter>", "</function>", "</tool_call>", NULL};
-    return !dialect_tag_before_tag(s, tags);
-}
-
 static void test_round_trip(void **state)
 {
-    static const struct dialect_form form = {
-        .dialect = "qwen_xml", .write = write_calls, .can_carry = can_carry};
     (void)state;
-    dialect_round_trip(&form, dialect_rounds(), 2);
+    dialect_round_trip("qwen_xml", dialect_rounds(), 2);
 }
 
 int main(void)
