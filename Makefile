@@ -87,6 +87,8 @@ bench: deps-build program
 nightly: export T9_FULL := 1
 nightly:
 	@tools/get-deps model || echo 'nightly: no default model here; its tests are skipped'
+	@tools/get-deps bfcl || echo 'nightly: no evaluator of tool calls here; its test is skipped'
+	@tools/get-deps agents || echo 'nightly: no agents here; their test is skipped'
 	@$(MAKE) --keep-going lint test asan tsan fuzz FUZZ_TOTAL_SECONDS=3600
 
 install: program

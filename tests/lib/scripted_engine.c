@@ -16,12 +16,22 @@ enum { LIVE_MAX = 4096, PROMPT_MAX = 65536 };
 struct live {
     struct request *r;
     uint64_t submitted_ns, next_ns;
-    int32_t n;
+    const int32_t *reply;
+    int32_t *own_reply; /* where it must outlive the next request's */
+    int32_t n_reply, n;
     bool admitted, prefilled;
+};
+
+/* A prompt and its answer. */
+struct past {
+    int32_t *tokens;
+    int32_t n;
 };
 
 struct engine {
     struct engine_script script;
+    struct past past[SCRIPTED_TEXTS];
+    size_t n_past;
     struct thread thread;
     pthread_mutex_t lock;
     pthread_cond_t more;
@@ -47,29 +57,82 @@ void engine_script_init(struct engine_script *s)
         .fail_at = -1, .max_length = 4096, .queue_cap = 1024, .retry_after_s = 1};
 }
 
+/* ---- what was computed before ---- */
+
+static int32_t in_common(const struct past *p, const struct request *r)
+{
+    int32_t n = 0;
+    while (n < p->n && n < r->n_prompt && p->tokens[n] == r->prompt[n])
+        n++;
+    return n;
+}
+
+static int32_t cached(const struct engine *e, const struct request *r)
+{
+    int32_t most = e->script.remembers ? 0 : e->script.n_cached;
+    for (size_t i = 0; e->script.remembers && i < SCRIPTED_TEXTS; i++) {
+        int32_t n = in_common(&e->past[i], r);
+        most = n > most ? n : most;
+    }
+    return most < r->n_prompt ? most : r->n_prompt - 1;
+}
+
+static void remember(struct engine *e, const struct request *r)
+{
+    struct past *p = &e->past[e->n_past % SCRIPTED_TEXTS];
+    int32_t n_tokens = atomic_load(&r->n_tokens);
+    int32_t *tokens = malloc(sizeof *tokens * (size_t)(r->n_prompt + n_tokens));
+    if (!tokens)
+        return;
+    memcpy(tokens, r->prompt, sizeof *tokens * (size_t)r->n_prompt);
+    if (n_tokens)
+        memcpy(tokens + r->n_prompt, r->tokens, sizeof *tokens * (size_t)n_tokens);
+    free(p->tokens);
+    *p = (struct past){tokens, r->n_prompt + n_tokens};
+    e->n_past++;
+}
+
+/* ---- one request ---- */
+
 static void tell(struct request *r)
 {
     if (r->notify && !atomic_exchange(&r->notified, true))
         r->notify(r->notify_ctx, r);
 }
 
-static void end(struct engine *e, struct request *r, finish_reason reason)
+static void end(struct engine *e, struct live *l, finish_reason reason)
 {
+    struct request *r = l->r;
     void (*notify)(void *, struct request *) = r->notify;
     void *ctx = r->notify_ctx;
     if (reason == FINISH_REASON_STOP)
         e->stats.requests_stop++;
     if (reason == FINISH_REASON_CANCELLED)
         e->stats.requests_cancelled++;
+    if (e->script.remembers)
+        remember(e, r);
+    free(l->own_reply);
     atomic_store(&r->state, REQ_STATE_DONE);
     atomic_store(&r->finish, reason);
     if (notify)
         notify(ctx, r);
 }
 
-static int32_t reply_token(const struct engine *e, const struct request *r, int32_t i)
+static bool choose_reply(struct engine *e, struct live *l)
 {
-    return e->script.reply ? e->script.reply[i] : r->prompt[i];
+    const struct engine_script *s = &e->script;
+    l->reply = s->reply ? s->reply : l->r->prompt;
+    l->n_reply = s->reply ? s->n_reply : l->r->n_prompt;
+    if (!s->answer)
+        return true;
+    l->n_reply = s->answer(s->answer_ctx, l->r, &l->reply);
+    l->own_reply = malloc(sizeof *l->own_reply * (size_t)(l->n_reply + 1));
+    if (!l->own_reply)
+        return false;
+    if (l->n_reply)
+        memcpy(l->own_reply, l->reply, sizeof *l->own_reply * (size_t)l->n_reply);
+    l->reply = l->own_reply;
+    return true;
 }
 
 /* Advances one request; true when it ended. */
@@ -78,21 +141,21 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
     struct request *r = l->r;
     const struct engine_script *s = &e->script;
     if (atomic_load(&r->cancel) || e->stop) {
-        end(e, r, FINISH_REASON_CANCELLED);
+        end(e, l, FINISH_REASON_CANCELLED);
         return true;
     }
     if (!l->admitted) {
         if (r->deadline_ns && now >= r->deadline_ns) {
             t9_fail(&r->error, T9_STATUS_AGAIN, "the time limit passed in the queue");
             e->stats.requests_expired++;
-            end(e, r, FINISH_REASON_ERROR);
+            end(e, l, FINISH_REASON_ERROR);
             return true;
         }
         if (now < l->submitted_ns + (uint64_t)s->queue_ms * 1000000)
             return false;
         l->admitted = true;
         l->next_ns = now + (uint64_t)s->prefill_ms * 1000000;
-        atomic_store(&r->n_cached, s->n_cached < r->n_prompt ? s->n_cached : r->n_prompt - 1);
+        atomic_store(&r->n_cached, cached(e, r));
         atomic_store(&r->n_preempted, s->n_preempted);
         atomic_store(&r->clocks.prefix_ns, (uint64_t)s->prefix_ms * 1000000);
         atomic_store(&r->clocks.preempted_ns, (uint64_t)s->n_preempted * 1000000);
@@ -100,7 +163,6 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
         atomic_store(&r->clocks.admitted, now);
         tell(r);
     }
-    int32_t n_reply = s->reply ? s->n_reply : r->n_prompt;
     for (int burst = 0; burst < 1000 && now >= l->next_ns; burst++) {
         if (s->allowed && l->n >= atomic_load(s->allowed))
             return false;
@@ -112,16 +174,16 @@ static bool step(struct engine *e, struct live *l, uint64_t now)
         }
         if (l->n == s->fail_at) {
             t9_fail(&r->error, T9_STATUS_INTERNAL, "the script says so");
-            end(e, r, FINISH_REASON_ERROR);
+            end(e, l, FINISH_REASON_ERROR);
             return true;
         }
-        if (r->prompt_only || l->n == n_reply || l->n == r->max_tokens) {
+        if (r->prompt_only || l->n == l->n_reply || l->n == r->max_tokens) {
             atomic_store(&r->clocks.last_token, now);
-            end(e, r,
-                !r->prompt_only && l->n == n_reply ? FINISH_REASON_STOP : FINISH_REASON_LENGTH);
+            end(e, l,
+                !r->prompt_only && l->n == l->n_reply ? FINISH_REASON_STOP : FINISH_REASON_LENGTH);
             return true;
         }
-        r->tokens[l->n] = reply_token(e, r, l->n);
+        r->tokens[l->n] = l->reply[l->n];
         atomic_store(&r->n_tokens, ++l->n);
         e->stats.generated_tokens++;
         l->next_ns = now + (uint64_t)s->gap_ms * 1000000;
@@ -179,20 +241,25 @@ void scripted_engine_free(struct engine *e)
     thread_join(&e->thread);
     pthread_mutex_destroy(&e->lock);
     pthread_cond_destroy(&e->more);
+    for (size_t i = 0; i < SCRIPTED_TEXTS; i++)
+        free(e->past[i].tokens);
     free(e);
 }
 
 t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
 {
     t9_status s = T9_STATUS_OK;
+    struct live l = {.r = r};
     pthread_mutex_lock(&e->lock);
     if (e->n_live >= e->script.queue_cap || e->n_live == LIVE_MAX) {
         s = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again later",
                     e->n_live);
+    } else if (!choose_reply(e, &l)) {
+        s = t9_fail(err, T9_STATUS_NOMEM, "no memory");
     } else {
-        uint64_t now = clock_now_ns();
-        atomic_store(&r->clocks.queued, now);
-        e->live[e->n_live++] = (struct live){.r = r, .submitted_ns = now};
+        l.submitted_ns = clock_now_ns();
+        atomic_store(&r->clocks.queued, l.submitted_ns);
+        e->live[e->n_live++] = l;
         e->n_prompt = r->n_prompt < PROMPT_MAX ? r->n_prompt : PROMPT_MAX;
         memcpy(e->prompt, r->prompt, (size_t)e->n_prompt * sizeof *e->prompt);
         e->sampling = r->sampling;

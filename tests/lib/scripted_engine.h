@@ -8,13 +8,22 @@
 
 #include "engine/engine.h"
 
+enum { SCRIPTED_TEXTS = 64 };
+
 struct engine_script {
     const int32_t *reply; /* tokens of every answer; NULL: the prompt's own tokens, echoed */
     int32_t n_reply;
+    /* Instead: the answer to a request, chosen when it is submitted, one at a time; lives until the
+     * next is. Its tokens are the return value's many. */
+    int32_t (*answer)(void *ctx, const struct request *r, const int32_t **tokens);
+    void *answer_ctx;
     int32_t queue_ms, prefill_ms, gap_ms; /* gap 0: as fast as can be */
     int32_t fail_at; /* after this many tokens the request ends with an error; -1 never */
     int32_t max_length, queue_cap;
-    int32_t n_cached;    /* told of every request, as far as its prompt allows */
+    int32_t n_cached; /* told of every request, as far as its prompt allows */
+    /* Instead: as many as its prompt has in common with the beginning of an earlier prompt and its
+     * answer, of the newest SCRIPTED_TEXTS. */
+    bool remembers;
     int32_t prefix_ms;   /* of queue_ms, spent in state PREFIX */
     int32_t n_preempted; /* told of every request, with 1 ms each */
     int32_t retry_after_s;

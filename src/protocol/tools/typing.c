@@ -145,7 +145,8 @@ static unsigned of_schema(struct walk *w, yyjson_val *schema, str key)
         types = TYPING_OBJECT;
     else if (types == TYPING_ANY && json_get(schema, "items"))
         types = TYPING_ARRAY;
-    if (yyjson_is_true(json_get(schema, "nullable")))
+    /* Who writes a default of null means that null may be given. */
+    if (yyjson_is_true(json_get(schema, "nullable")) || yyjson_is_null(json_get(schema, "default")))
         types |= TYPING_NULL;
     w->depth--;
     return types ? types : TYPING_ANY;
