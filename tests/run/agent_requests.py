@@ -46,7 +46,7 @@ class Scrubber:
         self.ids = {}
 
     def text(self, s):
-        s = re.sub(r"/tmp/agent-(work|home)-\w+", "/home/user/project", s)
+        s = re.sub(r"/tmp/agent-(work|home)-\w+", "/srv/project", s)
         if any(ours in s for ours in OURS) and len(s) < 200:
             return s
         mark = "x-anthropic-billing-header:"  # it is looked for
