@@ -1,5 +1,5 @@
 # The libraries. Required ones stop the configuration with the command that installs them; optional ones are switched by
-# T9_CRYPTO, T9_CURL and T9_EDIT and seen in the code as T9_HAVE_… Without cmocka there are no tests.
+# T9_CRYPTO, T9_CURL, T9_EDIT and T9_SQLITE and seen in the code as T9_HAVE_… Without cmocka there are no tests.
 
 find_package(PkgConfig)
 if(NOT PKG_CONFIG_FOUND)
@@ -29,6 +29,9 @@ endif()
 if(T9_EDIT)
     t9_need(EDIT "libedit" "build, or configure with -DT9_EDIT=OFF")
     add_compile_definitions(T9_HAVE_EDIT=1)
+endif()
+if(T9_SQLITE)
+    t9_need(SQLITE "sqlite3>=3.37" "build, or configure with -DT9_SQLITE=OFF")
 endif()
 if(T9_TESTS)
     # Who only wants the program need not have it; the targets that run tests get it first.
