@@ -94,6 +94,9 @@ struct cli_options {
     int32_t rate_limit; /* requests a minute; 0: no limit */
     uint64_t max_body_bytes;
     const char *cors_origins; /* comma list, or NULL */
+    const char *store;        /* file that responses are kept in, or NULL */
+    uint64_t store_bytes;
+    int32_t store_responses, store_days;
 
     /* parsed now, refused by name until they land */
     const char *mmproj, *image;

@@ -9,6 +9,7 @@
 
 #include "cli/notify.h"
 #include "http/server.h"
+#include "store/store.h"
 #include "t9_build.h"
 #include "tempo9.h"
 
@@ -143,8 +144,21 @@ static void wait_for_end(const t9_engine *e)
             (void)notify_send(manager, "WATCHDOG=1");
 }
 
+/* *out stays NULL where nothing is to be kept. */
+static t9_status open_store(const struct cli_options *o, struct store **out, struct t9_err *err)
+{
+    struct store_params p = {.path = o->store,
+                             .max_bytes = o->store_bytes,
+                             .max_responses = o->store_responses,
+                             .ttl_s = (int64_t)o->store_days * 86400};
+    if (!o->store)
+        return T9_STATUS_OK;
+    t9_status s = store_open(out, &p, err);
+    return s == T9_STATUS_OK ? s : t9_err_prefix(err, "--store");
+}
+
 static t9_status serve(const struct cli_options *o, struct session *ss, struct api_keys *keys,
-                       struct t9_err *err)
+                       struct store **store, struct t9_err *err)
 {
     const char *manager = config_notify_socket();
     struct origins origins;
@@ -156,6 +170,7 @@ static t9_status serve(const struct cli_options *o, struct session *ss, struct a
     hp.cors_origins = origins.v;
     hp.n_cors_origins = origins.n;
     T9_TRY(http_params_check(&hp, err));
+    T9_TRY(open_store(o, store, err));
     (void)notify_send(manager, "STATUS=Loading the model");
     T9_TRY(session_open(ss, o, err));
     T9_TRY(t9_model_info(ss->model, &info));
@@ -170,6 +185,7 @@ static t9_status serve(const struct cli_options *o, struct session *ss, struct a
                                    .aliases = aliases,
                                    .n_aliases = T9_COUNT(aliases),
                                    .strict = o->strict,
+                                   .store = *store,
                                    .queue_cap = o->queue,
                                    .model_time_s = file_time_s(o->gguf),
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
@@ -197,7 +213,9 @@ int cmd_serve(const struct cli_options *o)
     struct session ss = {0};
     struct t9_err err = {0};
     struct api_keys keys = {0};
-    t9_status s = serve(o, &ss, &keys, &err);
+    struct store *store = NULL;
+    t9_status s = serve(o, &ss, &keys, &store, &err);
+    store_close(store);
     session_close(&ss);
     config_api_keys_free(&keys);
     if (s == T9_STATUS_CANCELLED && cli_interrupts() > 0) {

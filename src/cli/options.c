@@ -60,6 +60,9 @@ static void options_init(struct cli_options *o)
     o->max_connections = 4096;
     o->max_connections_per_ip = 256;
     o->max_body_bytes = (uint64_t)64 << 20;
+    o->store_bytes = (uint64_t)1 << 30;
+    o->store_responses = 10000;
+    o->store_days = 30;
     o->request_timeout_s = 30;
     o->backend = "cpu";
     o->log_level = LOG_LEVEL_INFO;

@@ -81,6 +81,17 @@ const struct opt OPTIONS[] = {
     {"request-timeout", 0, OPT_I32, C(SERVE), AT(request_timeout_s), 1, 3600, "SECONDS",
      "time that a request has to arrive; a large body has more, at 16 KiB a second (30)",
      OPT_GROUP_LIMITS, false},
+    {"store", 0, OPT_TEXT, C(SERVE), AT(store), 0, 0, "FILE",
+     "keep responses of /v1/responses in this file, which only this user can open, so that "
+     "previous_response_id works (nothing is kept)",
+     OPT_GROUP_SERVER, false},
+    {"store-size", 0, OPT_BYTES, C(SERVE), AT(store_bytes), 0, 0, "SIZE",
+     "of what is kept at most; what was used last goes last (1G)", OPT_GROUP_LIMITS, false},
+    {"store-responses", 0, OPT_I32, C(SERVE), AT(store_responses), 1, 100000000, "N",
+     "responses that are kept at most (10000)", OPT_GROUP_LIMITS, false},
+    {"store-days", 0, OPT_I32, C(SERVE), AT(store_days), 1, 36500, "N",
+     "a conversation that nobody went on with for so long is not kept any more (30)",
+     OPT_GROUP_LIMITS, false},
     {"cors-origin", 0, OPT_TEXT, C(SERVE), AT(cors_origins), 0, 0, "ORIGIN,..",
      "web pages of these origins may ask, such as https://app.example; each by name (none but our "
      "own)",

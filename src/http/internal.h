@@ -93,6 +93,7 @@ struct route {
     unsigned methods;                   /* ROUTE_* */
     bool is_prefix;                     /* path ends in '/' and an id follows */
     bool is_public;                     /* needs no key */
+    bool url_is_body;                   /* the adapter's body is made of path and query */
     bool no_store;                      /* true for a moment only: never from a cache */
     const struct chat_adapter *adapter; /* a chat route; else `get` */
     enum MHD_Result (*get)(struct exchange *x, const char *url);

@@ -255,7 +255,8 @@ static enum MHD_Result take_body(struct exchange *x, const char *data, size_t n)
     struct http_server *s = x->server;
     atomic_fetch_add(&s->n.bytes_in, n);
     conns_body(&s->conns, x->conn, n);
-    bool wanted = x->route && x->route->adapter && !x->over_limit && !x->over_total && !x->refused;
+    bool wanted = x->route && x->route->adapter && !x->route->url_is_body && !x->over_limit &&
+                  !x->over_total && !x->refused;
     if (wanted && x->body.n + n > s->p.body_bytes_max)
         x->over_limit = true;
     else if (wanted && atomic_load(&s->bodies_bytes) + n > s->p.bodies_bytes_max)
@@ -306,6 +307,33 @@ static bool within_rate(struct exchange *x, struct chat_error *e)
     return false;
 }
 
+static enum MHD_Result write_argument(void *buf, enum MHD_ValueKind kind, const char *name,
+                                      const char *value)
+{
+    struct buf *b = buf;
+    (void)kind;
+    if (b->n && b->p[b->n - 1] != '{')
+        buf_putc(b, ',');
+    json_write_str(b, str_from(name));
+    buf_putc(b, ':');
+    json_write_str(b, str_from(value ? value : ""));
+    return MHD_YES;
+}
+
+/* What is asked for without a body, as an adapter reads it. False without memory. */
+static bool make_body(struct exchange *x, const char *url)
+{
+    buf_puts(&x->body, "{\"method\":");
+    json_write_str(&x->body, str_from(x->method));
+    buf_puts(&x->body, ",\"path\":");
+    json_write_str(&x->body, str_from(url + strlen(x->route->path)));
+    buf_puts(&x->body, ",\"query\":{");
+    (void)MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, write_argument, &x->body);
+    buf_puts(&x->body, "}}");
+    atomic_fetch_add(&x->server->bodies_bytes, x->body.n);
+    return !x->body.failed;
+}
+
 /* The body is complete: answers, or starts what will. */
 static enum MHD_Result end_request(struct exchange *x, const char *url)
 {
@@ -335,6 +363,8 @@ static enum MHD_Result end_request(struct exchange *x, const char *url)
         return x->route->get(x, url);
     if (guard_caller(x, &e) != T9_STATUS_OK)
         return reply_error(x, &e);
+    if (x->route->url_is_body && !make_body(x, url))
+        return MHD_NO;
     watch_client(x);
     return reply_chat(x);
 }

@@ -135,6 +135,12 @@ static const struct route routes[] = {
      .methods = ROUTE_POST,
      .adapter = &anthropic_count_adapter},
     {.path = "/v1/responses", .methods = ROUTE_POST, .adapter = &responses_adapter},
+    {.path = "/v1/responses/",
+     .methods = ROUTE_GET | ROUTE_DELETE,
+     .is_prefix = true,
+     .url_is_body = true,
+     .no_store = true,
+     .adapter = &responses_kept_adapter},
     {.path = "/tokenize", .methods = ROUTE_POST, .adapter = &tokenize_adapter},
     {.path = "/detokenize", .methods = ROUTE_POST, .adapter = &detokenize_adapter},
     {.path = "/apply-template", .methods = ROUTE_POST, .adapter = &apply_template_adapter},
@@ -183,9 +189,10 @@ const struct route *route_find(const char *url)
 
 const char *route_allow(const struct route *r)
 {
-    return r->methods == ROUTE_POST  ? "POST, OPTIONS"
-           : r->methods == ROUTE_GET ? "GET, HEAD, OPTIONS"
-                                     : "DELETE, GET, HEAD, POST, OPTIONS";
+    return r->methods == ROUTE_POST     ? "POST, OPTIONS"
+           : r->methods == ROUTE_GET    ? "GET, HEAD, OPTIONS"
+           : !(r->methods & ROUTE_POST) ? "DELETE, GET, HEAD, OPTIONS"
+                                        : "DELETE, GET, HEAD, POST, OPTIONS";
 }
 
 bool route_allows(const struct route *r, const char *method)

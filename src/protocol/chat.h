@@ -108,6 +108,15 @@ struct chat_prompt {
     size_t n_tokens;
 };
 
+struct store;
+
+/* Where and for whom a reply may be stored. */
+struct chat_keeping {
+    struct store *store; /* NULL: nowhere */
+    uint64_t owner;      /* only this one may have it back; 0: nobody has a name */
+    str reply_id;        /* as long as the run lives */
+};
+
 struct chat_request {
     struct arena arena; /* goes with the body: see chat_request_drop_input */
     yyjson_doc *doc;    /* the body */
@@ -169,6 +178,8 @@ struct chat_request {
     int64_t queue_timeout_ms; /* longest wait before it begins to compute; 0: no limit */
 
     bool stream, include_usage, timings;
+
+    struct chat_keeping keeping; /* set before the body is parsed */
 
     void *extra; /* what the adapter's parser leaves to its writers, in `kept` */
 

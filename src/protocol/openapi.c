@@ -25,36 +25,55 @@ const size_t n_endpoints = T9_COUNT(endpoints);
 #define OPENAI_ERROR "{\"$ref\":\"#/components/schemas/Error\"}"
 #define OLLAMA_ERROR "{\"$ref\":\"#/components/schemas/OllamaError\"}"
 
+#define PATH_ID(name)                                                                              \
+    "{\"name\":\"" name                                                                            \
+    "\",\"in\":\"path\",\"required\":true,\"schema\":{\"type\":\"string\",\"minLength\":1}}"
+#define LIST_QUERY                                                                                 \
+    ",{\"name\":\"limit\",\"in\":\"query\",\"schema\":{\"type\":\"integer\",\"minimum\":1,"        \
+    "\"maximum\":100}}"                                                                            \
+    ",{\"name\":\"order\",\"in\":\"query\",\"schema\":{\"enum\":[\"asc\",\"desc\"]}}"              \
+    ",{\"name\":\"after\",\"in\":\"query\",\"schema\":{\"type\":\"string\"}}"
+
 /* Routes without a body. */
 static const struct {
     const char *path, *id, *summary, *type, *schema;
-    bool is_public, has_model;
+    bool is_public;
+    const char *parameters; /* JSON array; NULL: none */
+    const char *delete_id;  /* the path can be deleted, too */
 } gets[] = {
     {"/v1/models", "models", "Lists the models that are served.", "application/json",
-     "{\"$ref\":\"#/components/schemas/Models\"}", false, false},
+     "{\"$ref\":\"#/components/schemas/Models\"}", false, NULL, NULL},
     {"/v1/models/{model}", "model", "One of them.", "application/json",
-     "{\"$ref\":\"#/components/schemas/Model\"}", false, true},
+     "{\"$ref\":\"#/components/schemas/Model\"}", false, PATH_ID("model"), NULL},
+    {"/v1/responses/{response_id}", "stored_response", "A response that is kept.",
+     "application/json", "{\"$ref\":\"#/components/schemas/Response\"}", false,
+     PATH_ID("response_id"), "delete_stored_response"},
+    {"/v1/responses/{response_id}/input_items", "stored_input", "What it was answered to.",
+     "application/json",
+     "{\"type\":\"object\",\"required\":[\"object\",\"data\",\"first_id\",\"last_id\",\"has_more\"]"
+     "}",
+     false, PATH_ID("response_id") LIST_QUERY, NULL},
     {"/v1/capabilities", "capabilities",
      "What this server does with each field of each request, and what the model can.",
      "application/json", "{\"type\":\"object\",\"required\":[\"server\",\"model\",\"protocols\"]}",
-     false, false},
+     false, NULL, NULL},
     {"/v1/state", "state", "What the engine is doing.", "application/json", "{\"type\":\"object\"}",
-     false, false},
+     false, NULL, NULL},
     {"/metrics", "metrics", "Counters and gauges as Prometheus reads them.", "text/plain",
-     "{\"type\":\"string\"}", false, false},
+     "{\"type\":\"string\"}", false, NULL, NULL},
     {"/openapi.json", "openapi", "This description.", "application/json", "{\"type\":\"object\"}",
-     true, false},
+     true, NULL, NULL},
     {"/health", "health", "Whether the server takes requests.", "application/json",
-     "{\"type\":\"object\",\"required\":[\"status\"]}", true, false},
+     "{\"type\":\"object\",\"required\":[\"status\"]}", true, NULL, NULL},
     {"/api/tags", "ollama_tags", "The model, as Ollama lists those on its disk.",
-     "application/json", "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, false},
+     "application/json", "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, NULL, NULL},
     {"/api/ps", "ollama_ps", "The model, as Ollama lists those in its memory.", "application/json",
-     "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, false},
+     "{\"$ref\":\"#/components/schemas/OllamaModels\"}", false, NULL, NULL},
     {"/api/version", "ollama_version", "The release of Ollama's API that is followed.",
      "application/json",
      "{\"type\":\"object\",\"required\":[\"version\"],\"properties\":{\"version\":{\"type\":"
      "\"string\"}}}",
-     false, false},
+     false, NULL, NULL},
 };
 
 static const struct {
@@ -381,6 +400,23 @@ static void write_post(struct buf *b, const struct chat_adapter *a)
     buf_puts(b, "}}}");
 }
 
+static void write_parameters(struct buf *b, size_t i)
+{
+    if (gets[i].parameters)
+        buf_printf(b, ",\"parameters\":[%s]", gets[i].parameters);
+}
+
+static void write_delete(struct buf *b, size_t i)
+{
+    buf_puts(b, ",\"delete\":{");
+    write_text(b, "operationId", gets[i].delete_id);
+    write_parameters(b, i);
+    buf_puts(b, ",\"responses\":{\"200\":{\"description\":\"it is gone\",\"content\":{"
+                "\"application/json\":{\"schema\":{\"type\":\"object\"}}}}");
+    write_errors(b, NULL);
+    buf_puts(b, "}}");
+}
+
 static void write_get(struct buf *b, size_t i)
 {
     json_write_key(b, gets[i].path);
@@ -390,16 +426,17 @@ static void write_get(struct buf *b, size_t i)
     write_text(b, "summary", gets[i].summary);
     if (gets[i].is_public)
         buf_puts(b, ",\"security\":[]");
-    if (gets[i].has_model)
-        buf_puts(b, ",\"parameters\":[{\"name\":\"model\",\"in\":\"path\",\"required\":true,"
-                    "\"schema\":{\"type\":\"string\",\"minLength\":1}}]");
+    write_parameters(b, i);
     buf_puts(b, ",\"responses\":{\"200\":{\"description\":\"the answer\",\"content\":{");
     json_write_key(b, gets[i].type);
     buf_puts(b, "{\"schema\":");
     buf_puts(b, gets[i].schema);
     buf_puts(b, "}}}");
     write_errors(b, strncmp(gets[i].path, "/api/", 5) == 0 ? OLLAMA_ERROR : NULL);
-    buf_puts(b, "}}}");
+    buf_puts(b, "}}");
+    if (gets[i].delete_id)
+        write_delete(b, i);
+    buf_putc(b, '}');
 }
 
 void openapi_write(const char *version, struct buf *out)

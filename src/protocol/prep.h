@@ -25,6 +25,7 @@ struct prep_params {
     const char *build_id; /* system_fingerprint */
     int64_t now_unix_s;   /* what templates see as now; 0: the clock */
     int64_t model_time_s; /* when its file was last written, since 1970 */
+    struct store *store;  /* replies may be stored there; NULL: nothing is */
     int32_t queue_cap;    /* requests that the engine lets wait; 0: CHAT_CHOICES_MAX and more */
     /* What holds where a request says nothing; the seed is not used. With top_p 0: the plain
      * defaults. */

@@ -122,8 +122,22 @@ static t9_status parse_store(struct policy_ctx *c, const struct policy_field *f,
 {
     if (!yyjson_is_bool(v))
         return policy_wrong(c, f->name, "true or false", v);
-    if (yyjson_is_true(v))
-        chat_warn(c->request, "store was ignored: this server stores nothing");
+    responses_own(c->request)->keep = c->request->keeping.store && yyjson_is_true(v);
+    if (yyjson_is_true(v) && !c->request->keeping.store)
+        chat_warn(c->request, "store was ignored: this server was not started with --store");
+    return T9_STATUS_OK;
+}
+
+static t9_status parse_previous(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+{
+    if (!yyjson_is_str(v))
+        return policy_wrong(c, f->name, "a string", v);
+    if (!c->request->keeping.store)
+        return chat_fail(c->err, T9_STATUS_UNSUPPORTED, f->name, "unsupported_parameter",
+                         "%s needs stored responses: start the server with --store FILE, or send "
+                         "the conversation as input",
+                         f->name);
+    responses_own(c->request)->previous = json_str(v);
     return T9_STATUS_OK;
 }
 
@@ -178,9 +192,12 @@ const struct policy_field responses_fields[] = {
     CLAMPED("truncation", parse_truncation, .schema = "{\"enum\":[\"auto\",\"disabled\"]}",
             .note = "a conversation is never cut: auto is taken for disabled, with a warning"),
     CLAMPED("store", parse_store, .schema = "{\"type\":\"boolean\"}",
-            .note = "nothing is stored, whatever it says; a warning where it is true"),
-    REFUSED("previous_response_id", NULL, "nothing is stored: send the conversation as input"),
-    REFUSED("conversation", NULL, "nothing is stored: send the conversation as input"),
+            .note = "with --store: true when absent; without it nothing is stored, with a warning "
+                    "where it is true"),
+    HONOURED("previous_response_id", parse_previous, .schema = "{\"type\":\"string\"}",
+             .note = "with --store: the conversation goes on from there, without its instructions; "
+                     "refused without --store"),
+    REFUSED("conversation", NULL, "use previous_response_id, or send it as input"),
     REFUSED("background", policy_is_false, "answers are given on the connection that asked"),
     REFUSED("prompt", NULL, "no prompts are stored"),
     REFUSED("context_management", policy_is_empty, "conversations are never compacted"),
@@ -245,12 +262,12 @@ static t9_status make_told(struct chat_request *r, yyjson_val *body, struct chat
     tell(&b, "max_output_tokens", json_get(body, "max_output_tokens"), "null");
     buf_puts(&b, ",\"max_tool_calls\":null");
     tell(&b, "metadata", if_object(json_get(body, "metadata")), "{}");
-    buf_printf(&b, ",\"parallel_tool_calls\":%s,\"previous_response_id\":null",
-               r->one_call ? "false" : "true");
+    buf_printf(&b, ",\"parallel_tool_calls\":%s", r->one_call ? "false" : "true");
+    tell(&b, "previous_response_id", json_get(body, "previous_response_id"), "null");
     tell(&b, "prompt_cache_key", if_string(json_get(body, "prompt_cache_key")), "null");
     tell_reasoning(&b, json_get(body, "reasoning"));
     tell(&b, "safety_identifier", if_string(json_get(body, "safety_identifier")), "null");
-    buf_puts(&b, ",\"service_tier\":\"default\",\"store\":false");
+    buf_printf(&b, ",\"service_tier\":\"default\",\"store\":%s", own->keep ? "true" : "false");
     tell_f32(&b, "temperature", r->sampling.temperature);
     buf_puts(&b, ",\"text\":{\"format\":{\"type\":\"text\"}}");
     tell(&b, "tool_choice", json_get(body, "tool_choice"), "\"auto\"");
@@ -277,6 +294,7 @@ static t9_status parse(str body, bool strict, struct chat_request *out, struct c
     out->extra = arena_calloc(&out->kept, 1, sizeof(struct responses_own));
     if (!out->extra)
         return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a request");
+    responses_own(out)->keep = out->keeping.store != NULL;
     T9_TRY(openai_parse(body, strict, responses_fields, responses_n_fields, out, err));
     yyjson_val *root = yyjson_doc_get_root(out->doc), *input = json_get(root, "input");
     if (!input || yyjson_is_null(input))

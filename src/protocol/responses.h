@@ -27,6 +27,9 @@ struct responses_own {
     str told;                     /* members that each reply repeats, with a comma before each */
     bool seal;                    /* reasoning items have encrypted_content */
     bool summarise;               /* reasoning is told as a summary */
+    bool keep;                    /* the response is stored */
+    str items;                    /* the input as a JSON array of items, where it is */
+    str previous;                 /* the response that it goes on from, or empty; the body's */
 };
 
 static inline struct responses_own *responses_own(const struct chat_request *r)
@@ -44,6 +47,27 @@ str responses_flat_name(struct chat_request *r, str space, str local);
 
 /* Instructions and items to messages; after all fields were read. */
 t9_status responses_input(struct policy_ctx *c, yyjson_val *body);
+
+/* What is stored (responses_kept.c). */
+struct responses_history {
+    yyjson_val *items; /* array: the items of what came before, then those that are referred to */
+    size_t n_before;
+};
+/* Reads what previous_response_id and references name; nothing where there are none. */
+t9_status responses_recall(struct policy_ctx *c, yyjson_val *body, struct responses_history *out);
+/* Whether an item stands for one that is stored. */
+bool responses_is_reference(yyjson_val *item);
+/* Remembers the input to be stored with the reply; references as the items that they name. */
+t9_status responses_note_input(struct policy_ctx *c, yyjson_val *input,
+                               const struct responses_history *h);
+/* Stores the reply, whose object this is. */
+void responses_keep(const struct chat_reply *r, str response);
+struct store_row;
+/* Appends the items of a stored row, each with a comma before it, and counts them. */
+t9_status responses_row_items(const struct store_row *row, struct buf *out, size_t *n,
+                              struct t9_err *err);
+/* GET and DELETE below /v1/responses/; the body is {"method":..,"path":..,"query":{..}}. */
+extern const struct chat_adapter responses_kept_adapter;
 
 /* The adapter's writers: see struct chat_adapter. */
 enum { RESPONSES_STATE_BYTES = 64 };

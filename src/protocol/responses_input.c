@@ -20,7 +20,9 @@ struct builder {
     size_t n;
     struct chat_call *calls; /* of all messages, each one's side by side */
     size_t n_calls;
-    bool open; /* the last message is an assistant's that more items belong to */
+    const struct responses_history *history;
+    size_t next_reference; /* in the history */
+    bool open;             /* the last message is an assistant's that more items belong to */
 };
 
 struct item_row {
@@ -220,12 +222,16 @@ static t9_status read_output(struct builder *b, const char *where, yyjson_val *i
 
 /* ---- items ---- */
 
-static t9_status refuse_reference(struct builder *b, const char *where, yyjson_val *item)
+static t9_status read_item(struct builder *b, const char *where, yyjson_val *item);
+
+/* Those of a stored item were resolved when it was stored. */
+static t9_status read_reference(struct builder *b, const char *where, yyjson_val *item)
 {
-    (void)item;
-    return chat_fail(b->c->err, T9_STATUS_UNSUPPORTED, where, "unsupported_content",
-                     "%s is an item_reference, and nothing is stored here: send the item itself",
-                     where);
+    yyjson_val *found = yyjson_arr_get(b->history->items, b->next_reference);
+    if (!found || responses_is_reference(found))
+        return policy_wrong(b->c, where, "an item", item);
+    b->next_reference++;
+    return read_item(b, where, found);
 }
 
 static const struct item_row items[] = {
@@ -235,16 +241,16 @@ static const struct item_row items[] = {
     {"function_call_output", read_output, {"call_id", "output", "name", "namespace", "caller"}},
     {"custom_tool_call", read_custom_call, {"call_id", "name", "input", "namespace", "caller"}},
     {"custom_tool_call_output", read_output, {"call_id", "output", "name", "caller"}},
-    {"item_reference", refuse_reference, {NULL}},
+    {"item_reference", read_reference, {NULL}},
 };
 
 /* An item without a type is a message when it has a role, else a reference. */
 static str type_of(yyjson_val *item)
 {
     yyjson_val *type = json_get(item, "type");
-    if (type && !yyjson_is_null(type))
-        return json_str(type);
-    return json_get(item, "role") ? STR("message") : STR("item_reference");
+    if (responses_is_reference(item))
+        return STR("item_reference");
+    return type && !yyjson_is_null(type) ? json_str(type) : STR("message");
 }
 
 /* What other servers' tools did is no part of the conversation that a model here can read. */
@@ -282,13 +288,15 @@ static t9_status read_item(struct builder *b, const char *where, yyjson_val *ite
     return ignore_item(b, where, type, json_get(item, "type"));
 }
 
-static t9_status read_items(struct builder *b, const char *field, yyjson_val *list)
+static t9_status read_items(struct builder *b, const char *field, yyjson_val *list, size_t n)
 {
     size_t idx, max;
     yyjson_val *item;
     char where[40];
     yyjson_arr_foreach(list, idx, max, item)
     {
+        if (idx == n)
+            break;
         (void)snprintf(where, sizeof where, "%.20s[%zu]", field, idx);
         T9_TRY(read_item(b, where, item));
     }
@@ -298,13 +306,18 @@ static t9_status read_items(struct builder *b, const char *field, yyjson_val *li
 t9_status responses_input(struct policy_ctx *c, yyjson_val *body)
 {
     struct chat_request *r = c->request;
-    struct builder b = {.c = c};
+    struct responses_history history = {0};
+    struct builder b = {.c = c, .history = &history};
     str instructions = json_str(json_get(body, "instructions"));
     yyjson_val *input = json_get(body, "input");
-    size_t n = yyjson_is_arr(input) ? yyjson_arr_size(input) : 1;
+    T9_TRY(responses_recall(c, body, &history));
+    T9_TRY(responses_note_input(c, input, &history));
+    size_t n = history.n_before + (yyjson_is_arr(input) ? yyjson_arr_size(input) : 1);
+    b.next_reference = history.n_before;
     if (n > CHAT_MESSAGES_MAX)
         return chat_fail(c->err, T9_STATUS_INVALID, "input", "invalid_value",
-                         "input has %zu items, and at most %d are taken", n, CHAT_MESSAGES_MAX);
+                         "input and what it goes on from have %zu items, and at most %d are taken",
+                         n, CHAT_MESSAGES_MAX);
     b.messages = arena_calloc(&r->arena, n + 1, sizeof *b.messages);
     b.calls = arena_calloc(&r->arena, n, sizeof *b.calls);
     if (!b.messages || !b.calls)
@@ -314,12 +327,14 @@ t9_status responses_input(struct policy_ctx *c, yyjson_val *body)
         m->content = instructions;
         m->has_content = true;
     }
+    T9_TRY(read_items(&b, "stored", history.items, history.n_before));
     if (yyjson_is_str(input)) {
+        b.open = false;
         struct chat_message *m = begin_message(&b, CHAT_ROLE_USER);
         m->content = json_str(input);
         m->has_content = true;
     } else {
-        T9_TRY(read_items(&b, "input", input));
+        T9_TRY(read_items(&b, "input", input, SIZE_MAX));
     }
     r->messages = b.messages;
     r->n_messages = b.n;

@@ -378,7 +378,10 @@ void responses_whole(const struct chat_reply *r, const struct chat_choice *choic
 {
     (void)choices;
     (void)n_choices;
+    size_t at = out->n;
     write_response(r, end, out);
+    if (!out->failed)
+        responses_keep(r, str_slice(buf_str(out), at, out->n));
 }
 
 /* ---- events ---- */
@@ -399,7 +402,10 @@ static void object_event(struct state *st, const char *type, const struct chat_r
 {
     open_event(st, type, b);
     buf_puts(b, ",\"response\":");
+    size_t at = b->n;
     write_response(r, ev, b);
+    if (ev && ev->kind == CHAT_EVENT_END && !b->failed)
+        responses_keep(r, str_slice(buf_str(b), at, b->n));
     close_event(b);
 }
 

@@ -64,6 +64,8 @@ t9_status chat_run_new(struct chat_run **out, const struct prep *prep,
     run->reply.part_ctx = run;
     (void)snprintf(run->reply.id, sizeof run->reply.id, "%.14s%016llx%08llx", adapter->id_prefix,
                    (unsigned long long)id[0], (unsigned long long)(id[1] & 0xffffffffu));
+    run->request.keeping = (struct chat_keeping){prep_params_of(prep)->store, caller->client_key,
+                                                 str_from(run->reply.id)};
     *out = run;
     return T9_STATUS_OK;
 }

@@ -270,7 +270,7 @@ static void check_row(const struct chat_adapter *a, const struct policy_field *f
         assert_int_equal(n_ok, strcmp(f->name, "options.penalize_newline") == 0);
     else
         assert_true(n_ok < T9_COUNT(odd));
-    if (!read)
+    if (!read || strcmp(f->name, "previous_response_id") == 0) /* see responses_test.c */
         return;
     struct buf with, without;
     buf_init(&with, 1 << 16);
