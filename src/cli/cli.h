@@ -86,7 +86,7 @@ struct cli_options {
     const char *plan_log;   /* file to write, or NULL */
     bool log_prompts;
     uint64_t kv_memory_bytes; /* 0: half of what is available after loading */
-    bool insecure, strict;
+    bool insecure, strict, allow_pull;
     struct cli_texts api_keys;
     const char *api_key_file;
     const char *unix_path, *tls_cert, *tls_key;

@@ -8,6 +8,7 @@
 #include "cli/cli.h"
 
 #include "cli/notify.h"
+#include "cli/source.h"
 #include "http/server.h"
 #include "store/store.h"
 #include "t9_build.h"
@@ -177,6 +178,8 @@ static t9_status serve(const struct cli_options *o, struct session *ss, struct a
     char name[NAME_MAX_BYTES];
     model_name(o, &info, name);
     static const char *const aliases[] = {"default"};
+    struct cli_options options = *o;
+    struct pull_hook pull = {.get = source_pull, .ctx = &options};
     /* One client can fill half of the queue at most, so that the others get a place. */
     hp.max_open_per_client = o->max_per_client ? o->max_per_client + (o->queue + 1) / 2 : 0;
     hp.prep = (struct prep_params){.model = ss->model,
@@ -187,6 +190,7 @@ static t9_status serve(const struct cli_options *o, struct session *ss, struct a
                                    .strict = o->strict,
                                    .store = *store,
                                    .queue_cap = o->queue,
+                                   .pull = o->allow_pull ? &pull : NULL,
                                    .model_time_s = file_time_s(o->gguf),
                                    .build_id = T9_VERSION "-" T9_BUILD_ID};
     sampling_resolve(o, ss->model, &hp.prep.sampling);

@@ -96,6 +96,8 @@ const struct opt OPTIONS[] = {
      "web pages of these origins may ask, such as https://app.example; each by name (none but our "
      "own)",
      OPT_GROUP_SERVER, false},
+    {"allow-pull", 0, OPT_FLAG, C(SERVE), AT(allow_pull), 0, 0, NULL,
+     "let clients fetch models onto this machine (POST /api/pull)", OPT_GROUP_SERVER, false},
     {"insecure", 0, OPT_FLAG, C(SERVE), AT(insecure), 0, 0, NULL,
      "allow --host beyond loopback without a key", OPT_GROUP_SERVER, false},
     {"strict", 0, OPT_FLAG, C(SERVE), AT(strict), 0, 0, NULL,

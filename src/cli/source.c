@@ -99,24 +99,70 @@ static int hub_fail(struct pull_view *v, const struct t9_err *err)
     return cli_interrupt_status();
 }
 
+static struct hub_params hub_params_of(const struct config_hub *c, const struct cli_options *o)
+{
+    return (struct hub_params){.cache_dir = c->cache_dir,
+                               .endpoint = c->endpoint,
+                               .token = c->token[0] ? c->token : NULL,
+                               .user_agent = c->user_agent,
+                               .offline = c->offline,
+                               .retries = o->retries,
+                               .stall_s = o->stall_timeout_s};
+}
+
+/* A client's download: figures for it, lines for the log. */
+struct client_pull {
+    bool (*progress)(void *to, const struct pull_progress *p);
+    void *to;
+};
+
+static bool on_client_progress(void *ctx, const struct hub_progress *p)
+{
+    struct client_pull *c = ctx;
+    struct pull_progress told = {p->file, p->total_bytes, p->done_bytes};
+    return c->progress(c->to, &told);
+}
+
+static void on_client_note(void *ctx, const char *text)
+{
+    (void)ctx;
+    LOG_INFO("pull", "%s", text);
+}
+
+t9_status source_pull(void *options, const char *name,
+                      bool (*progress)(void *to, const struct pull_progress *p), void *to,
+                      struct t9_err *err)
+{
+    const struct cli_options *o = options;
+    struct client_pull client = {progress, to};
+    struct config_hub c;
+    struct hub_model m;
+    t9_status s = config_hub_read(&c, o, err);
+    struct hub_params p = hub_params_of(&c, o);
+    p.progress = on_client_progress;
+    p.note = on_client_note;
+    p.ctx = &client;
+    LOG_INFO("pull", "a client wants %s", name);
+    if (s == T9_STATUS_OK)
+        s = hub_get(&m, &p, name, err);
+    explicit_bzero(c.token, sizeof c.token);
+    if (s == T9_STATUS_OK)
+        LOG_INFO("pull", "%s is at %s", name, m.path);
+    return s;
+}
+
 static int resolve_hf(struct cli_options *o, struct hub_model *m)
 {
     struct config_hub c;
     struct t9_err err = {0};
     struct pull_view v = {.terminal = isatty(STDERR_FILENO) == 1};
     t9_status s = config_hub_read(&c, o, &err);
-    struct hub_params p = {.cache_dir = c.cache_dir,
-                           .endpoint = c.endpoint,
-                           .token = c.token[0] ? c.token : NULL,
-                           .user_agent = c.user_agent,
-                           .offline = c.offline,
-                           /* To serve is what is wanted; to pull asks for what is newest. */
-                           .cache_will_do = o->command != CLI_COMMAND_PULL,
-                           .retries = o->retries,
-                           .stall_s = o->stall_timeout_s,
-                           .progress = on_progress,
-                           .note = on_note,
-                           .ctx = &v};
+    struct hub_params p = hub_params_of(&c, o);
+    /* To serve is what is wanted; to pull asks for what is newest. */
+    p.cache_will_do = o->command != CLI_COMMAND_PULL;
+    p.progress = on_progress;
+    p.note = on_note;
+    p.ctx = &v;
     if (s == T9_STATUS_OK)
         s = hub_get(m, &p, o->hf, &err);
     explicit_bzero(c.token, sizeof c.token);

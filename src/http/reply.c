@@ -269,6 +269,7 @@ static bool read_whole(struct exchange *x, enum MHD_Result *result)
         switch (ev.kind) {
         case CHAT_EVENT_NONE: return false;
         case CHAT_EVENT_BEGIN:
+        case CHAT_EVENT_PROGRESS:
         case CHAT_EVENT_TEXT:
         case CHAT_EVENT_REASONING:
         case CHAT_EVENT_CALL:

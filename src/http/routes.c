@@ -147,6 +147,7 @@ static const struct route routes[] = {
     {.path = "/api/chat", .methods = ROUTE_POST, .adapter = &ollama_chat_adapter},
     {.path = "/api/generate", .methods = ROUTE_POST, .adapter = &ollama_generate_adapter},
     {.path = "/api/show", .methods = ROUTE_POST, .adapter = &ollama_show_adapter},
+    {.path = "/api/pull", .methods = ROUTE_POST, .adapter = &ollama_pull_adapter},
     {.path = "/api/tags", .methods = ROUTE_GET, .get = get_ollama_tags},
     {.path = "/api/ps", .methods = ROUTE_GET, .get = get_ollama_ps},
     {.path = "/api/version", .methods = ROUTE_GET, .get = get_ollama_version},

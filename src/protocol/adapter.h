@@ -23,6 +23,9 @@ struct chat_adapter {
     const char *comment;     /* a line that keeps a silent stream alive, or NULL */
     const char *ping;        /* the same once its BEGIN was written; NULL: comment */
     const char *call_prefix; /* of the ids of all calls; NULL: "call_" of those that we make */
+    /* Its requests fetch the model that they name (pull.h); `stream` tells how that goes, `answer`
+     * has the whole reply of one that went well. */
+    bool pulls;
     /* Body to request (initialised by the caller, who frees it whatever comes back). */
     t9_status (*parse)(str body, bool strict, struct chat_request *out, struct chat_error *err);
     /* Appends the reply's body where there is nothing to compute: always, and then the writers

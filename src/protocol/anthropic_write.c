@@ -272,7 +272,8 @@ void anthropic_stream(const struct chat_reply *r, const struct chat_event *ev, s
 {
     struct anthropic_state *s = r->state;
     switch (ev->kind) {
-    case CHAT_EVENT_NONE: break;
+    case CHAT_EVENT_NONE:
+    case CHAT_EVENT_PROGRESS: break;
     case CHAT_EVENT_BEGIN: write_begin(r, ev, out); break;
     case CHAT_EVENT_TEXT:
     case CHAT_EVENT_REASONING: write_text(s, ev, out); break;

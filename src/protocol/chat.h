@@ -250,6 +250,7 @@ typedef enum chat_event_kind {
     CHAT_EVENT_ARGS,      /* more of that call's arguments, JSON text */
     CHAT_EVENT_CALL_END,  /* that call is over */
     CHAT_EVENT_FINISH,    /* a choice is complete */
+    CHAT_EVENT_PROGRESS,  /* of a model that is fetched */
     CHAT_EVENT_END,       /* all are: usage, timings */
     CHAT_EVENT_ERROR,     /* the answer broke off */
 } chat_event_kind;
@@ -259,11 +260,12 @@ struct chat_part;
 struct chat_event {
     chat_event_kind kind;
     int32_t choice; /* all but END */
-    str text; /* TEXT, REASONING, ARGS; CALL: the tool's name. Valid until the next event is asked
-                 for */
-    int32_t call;       /* CALL, ARGS, CALL_END: 0, 1, 2 ... of the choice */
-    str call_id;        /* the same; as long as the run lives */
-    bool call_complete; /* CALL_END: the model wrote all of it */
+    str text; /* TEXT, REASONING, ARGS; CALL: the tool's name; PROGRESS: of which file. Valid until
+                 the next event is asked for */
+    uint64_t total_bytes, done_bytes; /* PROGRESS */
+    int32_t call;                     /* CALL, ARGS, CALL_END: 0, 1, 2 ... of the choice */
+    str call_id;                      /* the same; as long as the run lives */
+    bool call_complete;               /* CALL_END: the model wrote all of it */
     /* CALL_END, where the adapter keeps choices: the whole call, as long as `text` is. */
     const struct chat_part *whole_call;
     bool has_calls; /* FINISH: it ended with complete calls, which are the client's to answer */

@@ -9,7 +9,8 @@
 
 #include "protocol/adapter.h"
 
-extern const struct chat_adapter ollama_chat_adapter, ollama_generate_adapter, ollama_show_adapter;
+extern const struct chat_adapter ollama_chat_adapter, ollama_generate_adapter, ollama_show_adapter,
+    ollama_pull_adapter;
 
 /* The release of that API that this follows: clients ask for it and leave out what is newer. */
 #define OLLAMA_API_VERSION "0.12.11"

@@ -283,6 +283,7 @@ static void stream(const struct chat_reply *r, const struct chat_event *ev, stru
     switch (ev->kind) {
     case CHAT_EVENT_NONE:
     case CHAT_EVENT_BEGIN:
+    case CHAT_EVENT_PROGRESS:
     case CHAT_EVENT_FINISH: break;
     case CHAT_EVENT_CALL:
     case CHAT_EVENT_ARGS:

@@ -185,6 +185,7 @@ static void stream(const struct chat_reply *r, const struct chat_event *ev, stru
     switch (ev->kind) {
     case CHAT_EVENT_NONE:
     case CHAT_EVENT_BEGIN:
+    case CHAT_EVENT_PROGRESS:
     case CHAT_EVENT_CALL: /* there are no tools */
     case CHAT_EVENT_ARGS:
     case CHAT_EVENT_CALL_END:

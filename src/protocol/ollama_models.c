@@ -296,9 +296,9 @@ bool ollama_refusal(const char *path, struct chat_error *err)
     static const char vectors[] = "embeddings are not supported yet";
     static const struct {
         const char *path, *why;
-    } refused[] = {{"/api/create", models}, {"/api/copy", models},       {"/api/pull", models},
-                   {"/api/delete", models}, {"/api/push", models},       {"/api/blobs/", models},
-                   {"/api/embed", vectors}, {"/api/embeddings", vectors}};
+    } refused[] = {{"/api/create", models},     {"/api/copy", models},   {"/api/delete", models},
+                   {"/api/push", models},       {"/api/blobs/", models}, {"/api/embed", vectors},
+                   {"/api/embeddings", vectors}};
     for (size_t i = 0; i < T9_COUNT(refused); i++) {
         size_t n = strlen(refused[i].path);
         bool here = refused[i].path[n - 1] == '/' ? strncmp(path, refused[i].path, n) == 0

@@ -104,7 +104,8 @@ static void write_end(const struct chat_reply *r, const struct chat_event *ev, s
 void openai_chat_stream(const struct chat_reply *r, const struct chat_event *ev, struct buf *out)
 {
     switch (ev->kind) {
-    case CHAT_EVENT_NONE: break;
+    case CHAT_EVENT_NONE:
+    case CHAT_EVENT_PROGRESS: break;
     case CHAT_EVENT_BEGIN: write_begin(r, ev, out); break;
     case CHAT_EVENT_TEXT:
     case CHAT_EVENT_REASONING:

@@ -18,7 +18,7 @@ const struct chat_adapter *const endpoints[] = {
     &openai_chat_adapter,        &openai_completions_adapter, &responses_adapter,
     &anthropic_messages_adapter, &anthropic_count_adapter,    &tokenize_adapter,
     &detokenize_adapter,         &apply_template_adapter,     &ollama_chat_adapter,
-    &ollama_generate_adapter,    &ollama_show_adapter,
+    &ollama_generate_adapter,    &ollama_show_adapter,        &ollama_pull_adapter,
 };
 const size_t n_endpoints = T9_COUNT(endpoints);
 

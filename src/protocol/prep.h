@@ -14,19 +14,22 @@
 
 struct prep;
 
+struct pull_hook;
+
 struct prep_params {
     const t9_model *model;
     t9_engine *engine; /* over the model: for its limits and to submit to; NULL: render only */
     const char *model_name;
     const char *const *aliases; /* further names it answers to */
     size_t n_aliases;
-    bool any_model;       /* answers to every name, with a warning */
-    bool strict;          /* unknown fields are refused */
-    const char *build_id; /* system_fingerprint */
-    int64_t now_unix_s;   /* what templates see as now; 0: the clock */
-    int64_t model_time_s; /* when its file was last written, since 1970 */
-    struct store *store;  /* replies may be stored there; NULL: nothing is */
-    int32_t queue_cap;    /* requests that the engine lets wait; 0: CHAT_CHOICES_MAX and more */
+    bool any_model;         /* answers to every name, with a warning */
+    bool strict;            /* unknown fields are refused */
+    const char *build_id;   /* system_fingerprint */
+    int64_t now_unix_s;     /* what templates see as now; 0: the clock */
+    int64_t model_time_s;   /* when its file was last written, since 1970 */
+    struct store *store;    /* replies may be stored there; NULL: nothing is */
+    struct pull_hook *pull; /* fetches models that clients name; NULL: that is not allowed */
+    int32_t queue_cap;      /* requests that the engine lets wait; 0: CHAT_CHOICES_MAX and more */
     /* What holds where a request says nothing; the seed is not used. With top_p 0: the plain
      * defaults. */
     struct t9_request_params sampling;

@@ -624,7 +624,8 @@ void responses_stream(const struct chat_reply *r, const struct chat_event *ev, s
     struct state none = {0}; /* an error before the run was prepared */
     struct state *st = r->state ? r->state : &none;
     switch (ev->kind) {
-    case CHAT_EVENT_NONE: break;
+    case CHAT_EVENT_NONE:
+    case CHAT_EVENT_PROGRESS: break;
     case CHAT_EVENT_BEGIN: write_begin(st, r, out); break;
     case CHAT_EVENT_TEXT:
     case CHAT_EVENT_REASONING: write_text(st, r, ev, out); break;

@@ -85,6 +85,7 @@ void chat_run_free(struct chat_run *run)
         return;
     for (size_t i = 0; i < run->n_choices; i++)
         choice_deinit(&run->choices[i]);
+    pull_free(run->pull);
     run_done_free(run);
     for (size_t i = 0; i < run->n_prompts; i++)
         prep_ids_deinit(&run->prompts[i]);
@@ -398,11 +399,62 @@ static t9_status answer_now(struct chat_run *run, struct chat_error *err)
     return T9_STATUS_OK;
 }
 
+static void on_pull(void *ctx, bool last)
+{
+    wake(ctx, last);
+}
+
+/* A name of the hub: without its address, and without the tag that says nothing. */
+static t9_status hub_name(str model, char out[PULL_NAME_BYTES_MAX], struct chat_error *err)
+{
+    static const char *const hosts[] = {"hf.co/", "huggingface.co/", "https://hf.co/",
+                                        "https://huggingface.co/"};
+    for (size_t i = 0; i < T9_COUNT(hosts); i++) {
+        if (str_has_prefix(model, str_from(hosts[i])))
+            model = str_slice(model, strlen(hosts[i]), model.n);
+    }
+    if (str_has_suffix(model, STR(":latest")))
+        model.n -= strlen(":latest");
+    if (model.n >= PULL_NAME_BYTES_MAX || memchr(model.p, '/', model.n) == NULL ||
+        memchr(model.p, 0, model.n) != NULL)
+        return chat_fail(err, T9_STATUS_INVALID, "model", "invalid_value",
+                         "model must be OWNER/REPO or OWNER/REPO:QUANT of a hub, which is where "
+                         "models are fetched from");
+    (void)snprintf(out, PULL_NAME_BYTES_MAX, STR_FMT, STR_ARG(model));
+    return T9_STATUS_OK;
+}
+
+/* Fetches the model that the request names; the served one is there. */
+static t9_status pull_now(struct chat_run *run, struct chat_error *err)
+{
+    struct pull_hook *hook = prep_params_of(run->prep)->pull;
+    char name[PULL_NAME_BYTES_MAX];
+    struct t9_err e = {0};
+    T9_TRY(make_state(run, err));
+    if (prep_check_model(run->prep, &run->request, err) == T9_STATUS_OK)
+        return answer_now(run, err);
+    *err = (struct chat_error){0};
+    if (!hook)
+        return chat_fail(err, T9_STATUS_FORBIDDEN, "model", "pull_not_allowed",
+                         "this server fetches no models for its clients: use tempo9 pull, or start "
+                         "it with --allow-pull");
+    T9_TRY(hub_name(run->request.model, name, err));
+    T9_TRY(run->adapter->answer(run->prep, &run->request, &run->answer, err));
+    atomic_store(&run->n_parts, 1);
+    t9_status s = pull_start(&run->pull, hook, name, on_pull, run, &e);
+    if (s != T9_STATUS_OK)
+        return chat_fail(err, s, NULL, s == T9_STATUS_BUSY ? "server_busy" : NULL, "%s", e.msg);
+    atomic_store(&run->submitted, true);
+    return T9_STATUS_OK;
+}
+
 t9_status chat_run_start(struct chat_run *run, str body, struct chat_error *err)
 {
     struct chat_request *q = &run->request;
     T9_TRY(run->adapter->parse(body, prep_params_of(run->prep)->strict, q, err));
     atomic_store(&run->is_stream, q->stream);
+    if (run->adapter->pulls)
+        return pull_now(run, err);
     T9_TRY(prep_check_model(run->prep, q, err));
     T9_TRY(prep_check_ids(run->prep, q, err));
     prep_note_switches(run->prep, q);
@@ -444,6 +496,8 @@ void chat_run_cancel(struct chat_run *run)
 {
     if (!atomic_load(&run->submitted))
         return;
+    if (run->pull)
+        pull_stop(run->pull);
     for (size_t i = 0; i < run->n_choices; i++) {
         t9_request *r = atomic_load(&run->choices[i].request);
         if (r)

@@ -4,6 +4,7 @@
 #ifndef T9_PROTOCOL_RUN_IMPL_H
 #define T9_PROTOCOL_RUN_IMPL_H
 
+#include "protocol/pull.h"
 #include "protocol/run.h"
 #include "protocol/tools/answer.h"
 
@@ -72,6 +73,7 @@ struct chat_run {
     size_t n_choices;
     struct buf answer;        /* of an adapter without engine */
     struct chat_choice *done; /* [n_choices], once all are complete and were asked for */
+    struct pull *pull;        /* what is fetched instead of computed, or NULL */
     int64_t queue_timeout_ms;
     uint64_t parsed_ns; /* when all was ready to be submitted */
     _Atomic uint64_t first_byte_ns;

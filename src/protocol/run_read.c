@@ -114,7 +114,7 @@ static struct chat_usage usage_of(const struct chat_run *run)
 struct chat_run_times chat_run_times(const struct chat_run *run)
 {
     struct chat_run_times t = {.finish = "none"};
-    if (!atomic_load(&run->submitted))
+    if (!atomic_load(&run->submitted) || run->pull)
         return t;
     struct chat_usage u = usage_of(run);
     const struct run_choice *c = &run->choices[0];
@@ -692,6 +692,29 @@ static struct chat_event end_event(struct chat_run *run)
     return ev;
 }
 
+static struct chat_event pull_event(struct chat_run *run)
+{
+    struct chat_event ev = {0};
+    struct pull_progress p;
+    struct t9_err err = {0};
+    switch (pull_next(run->pull, &p, &err)) {
+    case PULL_SAME: break;
+    case PULL_MOVED:
+        ev.kind = CHAT_EVENT_PROGRESS;
+        ev.text = str_from(p.file);
+        ev.total_bytes = p.total_bytes;
+        ev.done_bytes = p.done_bytes;
+        break;
+    case PULL_OVER:
+        run->over = true;
+        ev.kind = err.code == T9_STATUS_OK ? CHAT_EVENT_END : CHAT_EVENT_ERROR;
+        if (err.code != T9_STATUS_OK)
+            (void)chat_fail(&ev.error, err.code, NULL, NULL, "%s", err.msg);
+        break;
+    }
+    return ev;
+}
+
 struct chat_event chat_run_next(struct chat_run *run)
 {
     struct chat_event none = {0};
@@ -702,6 +725,8 @@ struct chat_event chat_run_next(struct chat_run *run)
         run->over = true;
         return (struct chat_event){.kind = CHAT_EVENT_ERROR, .error = run->submit_error};
     }
+    if (run->pull)
+        return pull_event(run);
     for (size_t i = 0; i < run->n_choices; i++) {
         size_t at = (run->turn + i) % run->n_choices;
         struct run_choice *c = &run->choices[at];

@@ -5,14 +5,15 @@
 
 Exit 77 when the client is not installed. What is checked, whole and streamed: text, counts, durations,
 done reasons, options, log probabilities, raw prompts, contexts, suffixes, the lists of models, what is
-shown of one, loading, errors by the client's own class, a client that leaves, and the asynchronous
-client; with the scripted server also tools made of Python functions, their results, and thinking.
+shown of one, loading, pulls and their progress, errors by the client's own class, a client that
+leaves, and the asynchronous client; with the scripted server also tools made of Python functions, their results, and thinking.
 """
 
 import asyncio
 import datetime
 import os
 import sys
+import tempfile
 import time
 
 try:
@@ -21,6 +22,7 @@ except ImportError:
     print("the ollama package is not installed: skipped")
     sys.exit(77)
 
+import hub_double
 import t9server
 
 ASK = [{"role": "system", "content": "You are brief."},
@@ -203,6 +205,28 @@ class Tester:
         asyncio.run(run())
 
 
+def check_pull(program, model):
+    """The client fetches from a stand-in for the hub, and sees how far it is."""
+    data = os.urandom(3 << 20)
+    hub = hub_double.Hub({"m-Q8_0.gguf": hub_double.File(data)})
+    with tempfile.TemporaryDirectory() as cache, hub:
+        hub.rate = 4 << 20
+        env = dict(os.environ, HF_ENDPOINT=hub.url(), HF_HUB_CACHE=cache)
+        with t9server.Server(program, model, "--allow-pull", env=env) as server:
+            c = ollama.Client(host=f"http://127.0.0.1:{server.port}")
+            parts = list(c.pull("hf.co/owner/repo:Q8_0", stream=True))
+            assert [parts[0].status, parts[-1].status] == ["pulling manifest", "success"], parts
+            moves = [p.completed for p in parts if p.total]
+            assert moves == sorted(moves) and moves[-1] == len(data), moves
+            assert c.pull("owner/repo").status == "success"
+            refused(404, lambda: c.pull("other/repo"), "other/repo")
+            refused(400, lambda: c.pull("llama3.2"), "OWNER/REPO")
+    with t9server.Server(program, model) as server:
+        c = ollama.Client(host=f"http://127.0.0.1:{server.port}")
+        assert c.pull(c.list().models[0].model).status == "success"
+        refused(403, lambda: c.pull("owner/repo"), "--allow-pull")
+
+
 def get_weather(city: str, days: int) -> str:
     """
     Weather of a city.
@@ -250,6 +274,7 @@ def main():
             at = time.monotonic()
             getattr(t, name)()
             print(f"{name}: {time.monotonic() - at:.1f} s", flush=True)
+    check_pull(sys.argv[1], sys.argv[2])
     if len(sys.argv) > 3:
         check_tools(sys.argv[3])
     print(f"ollama: passed in {time.monotonic() - begin:.1f} s")

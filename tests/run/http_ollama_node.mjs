@@ -119,6 +119,11 @@ async function errors(client, name, port) {
   await assert.rejects(client.delete({ model: name }), is(400, 'not supported'));
   await assert.rejects(client.copy({ source: name, destination: 'b' }), is(400, 'not supported'));
   await assert.rejects(client.create({ model: 'b', from: name }), is(400, 'not supported'));
+  await assert.rejects(client.pull({ model: 'owner/repo' }), is(403, '--allow-pull'));
+  assert.equal((await client.pull({ model: name })).status, 'success');
+  const seen = [];
+  for await (const part of await client.pull({ model: name, stream: true })) seen.push(part.status);
+  assert.deepEqual(seen, ['pulling manifest', 'success']);
   const stranger = new Ollama({ host: `http://127.0.0.1:${port}` });
   await assert.rejects(stranger.list(), is(401, 'API key'));
 }

@@ -15,6 +15,7 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -604,6 +605,101 @@ def test_stall(a, tmp):
         _, err = b.pull(hub, "owner/repo", "--stall-timeout", "2")
         check("again in" in err, err)
         b.has(name, f)
+
+
+def api_pull(s, model, **more):
+    """(status, lines) of a client's download over HTTP."""
+    status, headers, data = s.request("POST", "/api/pull", json.dumps({"model": model, **more}))
+    if status == 200 and more.get("stream", True):
+        check(headers["content-type"] == "application/x-ndjson", headers)
+        check(data.endswith(b"\n"), data)
+    return status, [json.loads(line) for line in data.splitlines()]
+
+
+def serve_tiny(a, tmp, b, hub, *args):
+    tiny = os.path.join(tmp, "tiny.gguf")
+    if not os.path.exists(tiny):
+        subprocess.run([a.mkgguf, tiny], check=True)
+    return t9server.Server(a.program, tiny, *args, env=dict(b.env, HF_ENDPOINT=hub.url()))
+
+
+def test_api_pull(a, tmp):
+    """A client fetches a model: figures, the end, what is there already, and what fails."""
+    b = Bench(a, tmp)
+    name, f, hub = one(4 << 20)
+    with hub, serve_tiny(a, tmp, b, hub, "--allow-pull") as s:
+        hub.rate = 4 << 20
+        status, lines = api_pull(s, "hf.co/owner/repo:latest")
+        check(status == 200 and lines[0] == {"status": "pulling manifest"}, lines)
+        check(lines[-1] == {"status": "success"}, lines)
+        moves = [x for x in lines if "total" in x]
+        check(len(moves) >= 3 and moves[-1]["completed"] == moves[-1]["total"] == f.size, moves)
+        check([x["completed"] for x in moves] == sorted(x["completed"] for x in moves), moves)
+        check(all(x["status"] == "pulling " + name and x["digest"] == name for x in moves), moves)
+        check(os.stat(b.blob(f.sha256)).st_size == f.size and os.path.exists(b.snapshot(name)), "no file")
+        n = len(hub.seen("cdn"))
+        check(api_pull(s, "owner/repo", stream=False) == (200, [{"status": "success"}]), "again")
+        check(len(hub.seen("cdn")) == n, "fetched twice")
+        check(api_pull(s, "tiny:latest") == (200, [{"status": "pulling manifest"}, {"status": "success"}]), "served")
+        status, lines = api_pull(s, "llama3.2")
+        check(status == 400 and "OWNER/REPO" in lines[0]["error"], lines)
+        status, lines = api_pull(s, "other/repo")
+        check(status == 200 and "other/repo" in lines[-1]["error"] and len(lines) == 2, lines)
+        status, lines = api_pull(s, "other/repo", stream=False)
+        check(status == 404 and "other/repo" in lines[0]["error"], lines)
+        status, lines = api_pull(s, "../../etc/passwd", stream=False)
+        check(status == 400 and lines[0]["error"], lines)
+        status, lines = api_pull(s, "owner/repo", insecure=True)
+        check(status == 400 and "insecure" in lines[0]["error"], lines)
+        status, lines = api_pull(s, "")
+        check(status == 400 and "model" in lines[0]["error"], lines)
+        check(s.stop() == 0, s.stderr())
+        check(TOKEN not in s.stderr(), "the token is in the log")
+
+
+def test_api_pull_off(a, tmp):
+    """It is off unless the operator says so, and nothing is asked then."""
+    b = Bench(a, tmp)
+    _, _, hub = one(1000)
+    with hub, serve_tiny(a, tmp, b, hub) as s:
+        status, lines = api_pull(s, "owner/repo")
+        check(status == 403 and "--allow-pull" in lines[0]["error"], lines)
+        check(api_pull(s, "tiny", stream=False) == (200, [{"status": "success"}]), "served")
+        check(hub.requests == [], hub.requests)
+
+
+def test_api_pull_leaving(a, tmp):
+    """A client that leaves stops it, what came is kept, and one download goes at a time."""
+    b = Bench(a, tmp)
+    _, f, hub = one(4 << 20)
+    part = b.blob(f.sha256 + ".incomplete")
+    size = lambda: os.stat(part).st_size if os.path.exists(part) else 0
+    body = json.dumps({"model": "owner/repo"}).encode()
+    with hub, serve_tiny(a, tmp, b, hub, "--allow-pull", "--drain-timeout", "1") as s:
+        hub.rate = 1 << 20
+        c = socket.create_connection(("127.0.0.1", s.port))
+        c.sendall(b"POST /api/pull HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        wait_for(lambda: size() > 200000, "bytes")
+        check(b"pulling manifest" in c.recv(4096), "no line")
+        status, lines = api_pull(s, "owner/repo")
+        check(status == 503 and "another" in lines[0]["error"], lines)
+        c.close()
+        s.wait_metric(lambda m: m["tempo9_http_streams"] == 0, "no stream", 20)
+        time.sleep(1.5)
+        kept = size()
+        time.sleep(1)
+        check(kept > 0 and size() == kept < f.size, "it goes on: %d" % size())
+        hub.rate = None
+        check(api_pull(s, "owner/repo")[1][-1] == {"status": "success"}, "it does not go on")
+        check("bytes=%d-" % kept in [r.headers.get("range") for r in hub.seen("cdn")], "from the start")
+        # The server stops in the middle of one.
+        shutil.rmtree(b.cache)
+        hub.rate = 1 << 20
+        c = socket.create_connection(("127.0.0.1", s.port))
+        c.sendall(b"POST /api/pull HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        wait_for(lambda: size() > 200000, "bytes")
+        check(s.stop(20) == 0, s.stderr())
+        c.close()
 
 
 def test_ollama(a, tmp):

@@ -8,7 +8,11 @@
 #include "lib/http_rig.h"
 #include "lib/scripted_engine.h"
 
+#include "base/clock.h"
 #include "base/json.h"
+#include "protocol/pull.h"
+
+#include <unistd.h>
 
 #define HELLO "\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]"
 
@@ -128,6 +132,106 @@ static void test_errors(void **state)
     http_rig_stop(&r);
 }
 
+/* ---- downloads ---- */
+
+struct fetcher {
+    struct pull_hook hook;
+    int n_steps;
+    const char *fails;
+    atomic_int n_stopped;
+};
+
+static t9_status fetch(void *ctx, const char *name,
+                       bool (*progress)(void *to, const struct pull_progress *p), void *to,
+                       struct t9_err *err)
+{
+    struct fetcher *f = ctx;
+    for (int i = 1; i <= f->n_steps; i++) {
+        struct pull_progress p = {"weights.gguf", (uint64_t)f->n_steps * 10, (uint64_t)i * 10};
+        if (!progress(to, &p)) {
+            atomic_fetch_add(&f->n_stopped, 1);
+            return t9_fail(err, T9_STATUS_CANCELLED, "stopped");
+        }
+        clock_sleep_ms(20);
+    }
+    return f->fails ? t9_fail(err, T9_STATUS_NOT_FOUND, "%s: %s", name, f->fails) : T9_STATUS_OK;
+}
+
+static void start_fetcher(struct http_rig *r, struct fetcher *f)
+{
+    struct engine_script script;
+    struct http_params p;
+    engine_script_init(&script);
+    http_params_init(&p);
+    f->hook = (struct pull_hook){.get = fetch, .ctx = f};
+    p.prep.pull = &f->hook;
+    http_rig_start(r, &script, &p);
+}
+
+static void test_pull(void **state)
+{
+    struct fetcher f = {.n_steps = 3};
+    struct http_rig r;
+    (void)state;
+    start_fetcher(&r, &f);
+    expect_post(r.port, "/api/pull", "{\"model\":\"hf.co/a/b\"}", 200,
+                "{\"status\":\"pulling weights.gguf\",\"digest\":\"weights.gguf\",\"total\":30,"
+                "\"completed\":30}\n");
+    expect_post(r.port, "/api/pull", "{\"model\":\"a/b\"}", 200, "{\"status\":\"success\"}\n");
+    expect_post(r.port, "/api/pull", "{\"name\":\"a/b\",\"stream\":false}", 200,
+                "\r\n\r\n{\"status\":\"success\"}");
+    expect_post(r.port, "/api/pull", "{\"model\":\"scripted\"}", 200, "{\"status\":\"success\"}\n");
+    expect_post(r.port, "/api/pull", "{\"model\":\"b\"}", 400, "{\"error\":\"model must be");
+    expect_post(r.port, "/api/pull", "{}", 400, "{\"error\":\"model is missing");
+    f.fails = "not there";
+    expect_post(r.port, "/api/pull", "{\"model\":\"a/b\"}", 200,
+                "{\"error\":\"a/b: not there\"}\n");
+    expect_post(r.port, "/api/pull", "{\"model\":\"a/b\",\"stream\":false}", 404, "not there");
+    http_rig_stop(&r);
+}
+
+static void test_pull_off(void **state)
+{
+    struct engine_script script;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    expect_post(r.port, "/api/pull", "{\"model\":\"a/b\"}", 403, "--allow-pull");
+    expect_post(r.port, "/api/pull", "{\"model\":\"scripted:latest\"}", 200, "success");
+    http_rig_stop(&r);
+}
+
+/* Whoever leaves stops it; so does the server's end. One goes at a time. */
+static void test_pull_stops(void **state)
+{
+    static const char request[] = "POST /api/pull HTTP/1.1\r\nHost: localhost\r\n"
+                                  "Content-Length: 15\r\n\r\n{\"model\":\"a/b\"}";
+    struct fetcher f = {.n_steps = 100000};
+    struct http_rig r;
+    struct buf in;
+    (void)state;
+    start_fetcher(&r, &f);
+    for (int round = 0; round < 2; round++) {
+        int fd = client_connect(r.port, 0);
+        assert_true(client_send(fd, request, sizeof request - 1));
+        buf_init(&in, 1 << 20);
+        assert_true(client_read_until(fd, &in, 0, "\"completed\":"));
+        buf_deinit(&in);
+        expect_post(r.port, "/api/pull", "{\"model\":\"a/c\"}", 503, "{\"error\":\"another model");
+        if (round == 1)
+            http_server_stop(r.server, 0);
+        close(fd);
+        for (int i = 0; i < 500 && atomic_load(&f.n_stopped) == round; i++)
+            clock_sleep_ms(10);
+        assert_int_equal(atomic_load(&f.n_stopped), round + 1);
+        for (int i = 0; i < 500 && atomic_load(&f.hook.busy); i++)
+            clock_sleep_ms(10);
+    }
+    r.server = NULL;
+    http_rig_stop(&r);
+}
+
 /* A silent stream is kept alive by lines that clients read as pieces without text. */
 static void test_keepalive(void **state)
 {
@@ -155,9 +259,9 @@ static void test_keepalive(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_routes),
-        cmocka_unit_test(test_answers),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_routes),    cmocka_unit_test(test_answers),
+        cmocka_unit_test(test_errors),    cmocka_unit_test(test_pull),
+        cmocka_unit_test(test_pull_off),  cmocka_unit_test(test_pull_stops),
         cmocka_unit_test(test_keepalive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
