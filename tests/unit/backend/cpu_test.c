@@ -136,6 +136,21 @@ static void test_matmul_shapes(void **state)
     }
 }
 
+/* Float types take several panels at once: all numbers of rows, and a last item of three panels. */
+static void test_matmul_panels(void **state)
+{
+    (void)state;
+    static const uint32_t types[] = {DTYPE_F32, DTYPE_F16, DTYPE_BF16};
+    rig.rng = 4;
+    for (size_t i = 0; i < T9_COUNT(types); i++) {
+        for (int32_t rows = 1; rows <= 17; rows++) {
+            struct matmul_case c = {.n_in = 37, .rows = rows, .n = 1, .n_out = {26 * 16 + 5}};
+            c.accumulate = rows % 2 == 1;
+            matmul_compare(&c, &types[i], rows % 3 == 0, rows % 4 == 0);
+        }
+    }
+}
+
 /* Several products share x, of types with different blocks. */
 static void test_matmul_three(void **state)
 {
@@ -635,10 +650,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_matmul_rows),  cmocka_unit_test(test_matmul_shapes),
-        cmocka_unit_test(test_matmul_three), cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_rows),         cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_rope_store),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_matmul_rows),   cmocka_unit_test(test_matmul_shapes),
+        cmocka_unit_test(test_matmul_panels), cmocka_unit_test(test_matmul_three),
+        cmocka_unit_test(test_embed),         cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_attention),     cmocka_unit_test(test_rope_store),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

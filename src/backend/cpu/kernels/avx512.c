@@ -12,7 +12,7 @@
 
 #include "backend/cpu/kernels/attn.inc"
 
-#define TILE_ROW_K(kind)                                                                           \
+#define TILE_ROW_8(kind)                                                                           \
     [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL},
 #define TILE_ROW(kind)                                                                             \
     [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8,      \
@@ -22,8 +22,8 @@ const struct cpu_isa cpu_isa_avx512 = {
     .name = ISA_NAME,
     .quant32 = quant32,
     .quant256 = quant256,
-    .tile = {TILE_KIND_LIST_FLOAT(TILE_ROW) TILE_KIND_LIST_32(TILE_ROW)
-                 TILE_KIND_LIST_K(TILE_ROW_K)},
+    .tile = {TILE_KIND_LIST_FLOAT(TILE_ROW_8) TILE_KIND_LIST_32(TILE_ROW)
+                 TILE_KIND_LIST_K(TILE_ROW_8)},
     .tile_any = tile_any,
     .rmsnorm = rmsnorm,
     .act_mul = act_mul,

@@ -23,7 +23,8 @@ enum {
     TILE_ROWS_K = 4,
     CHAINS = 2,
     CHAINS_K = 2,
-    FLOAT_PANELS = 2, /* panels of a tile of 4 rows of a float type */
+    FLOAT_PANELS = 4, /* panels of a float type at once, at most */
+    FLOAT_ACCS = 8,   /* their accumulators */
     QK_PAIRS = 2,
     PV_PAIRS = 4,
     NEAR_ACCS = 8,

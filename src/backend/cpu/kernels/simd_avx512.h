@@ -25,7 +25,8 @@ enum {
     TILE_ROWS_K = 8,
     CHAINS = 4, /* rows whose dot products are interleaved */
     CHAINS_K = 8,
-    FLOAT_PANELS = 4, /* panels of a tile of 4 rows of a float type */
+    FLOAT_PANELS = 4, /* panels of a float type at once, at most */
+    FLOAT_ACCS = 16,  /* their accumulators */
     QK_PAIRS = 8,     /* score rows at once */
     PV_PAIRS = 4,
     NEAR_ACCS = 16,
