@@ -16,7 +16,9 @@
 
 /* ---- parsers of single fields ---- */
 
-/* That API thinks only when it is asked to, so an absent field turns it off, where that can be. */
+/* That API thinks only when it is asked to, so an absent field turns it off, where that can be.
+ * What was thought is shown, whatever `display` says: only so does it come back with the
+ * conversation. */
 static t9_status parse_thinking(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
 {
     static const char *const names[] = {"type", "budget_tokens", "display"};
@@ -34,8 +36,6 @@ static t9_status parse_thinking(struct policy_ctx *c, const struct policy_field 
     if (enabled)
         chat_warn(r, "thinking.budget_tokens is not enforced: the model thinks for as long as it "
                      "wants, within max_tokens");
-    if (str_eqz(json_str(json_get(v, "display")), "omitted"))
-        chat_warn(r, "thinking.display has no effect: what the model thinks is shown");
     r->thinking = !str_eqz(type, "disabled");
     r->thinking_is_wish = !enabled;
     return T9_STATUS_OK;
