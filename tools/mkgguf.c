@@ -1,8 +1,9 @@
 /*
  * tools/mkgguf.c - command line of tests/lib/mkgguf.h: writes a tiny random-weight model.
  *
- *   mkgguf [--arch gemma3|llama|mistral3|qwen2|qwen3] [--width N] [--layers N] [--heads N] [--kv-heads N]
- *          [--head-dim N] [--ffn N] [--vocab N] [--context N] [--quant TYPE] [--seed N]
+ *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--experts N]
+ *          [--experts-used N] [--merged] [--head-dim N] [--ffn N] [--vocab N] [--context N]
+ * [--quant TYPE] [--seed N]
  *          [--mix] [--untied] OUT.gguf
  */
 #include "lib/mkgguf.h"
@@ -16,8 +17,9 @@ static int usage(const char *why, const char *what)
 {
     fprintf(stderr,
             "mkgguf: %s%s\n"
-            "usage: mkgguf [--arch gemma3|llama|mistral3|qwen2|qwen3] [--width N] [--layers N] [--heads N]\n"
-            "              [--kv-heads N] [--head-dim N] [--ffn N] [--vocab N] [--context N]\n"
+            "usage: mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N]\n"
+            "              [--experts N] [--experts-used N] [--merged] [--head-dim N] [--ffn N] "
+            "[--vocab N] [--context N]\n"
             "              [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf\n",
             why, what);
     return 2;
@@ -30,9 +32,11 @@ static bool set_number(struct mkgguf_params *p, const char *name, const char *te
         const char *name;
         uint32_t *at;
     } numbers[] = {
-        {"--width", &p->width}, {"--layers", &p->layers},     {"--heads", &p->heads},
-        {"--ffn", &p->ffn},     {"--kv-heads", &p->kv_heads}, {"--head-dim", &p->head_dim},
-        {"--vocab", &p->vocab}, {"--context", &p->context},
+        {"--width", &p->width},       {"--layers", &p->layers},
+        {"--heads", &p->heads},       {"--ffn", &p->ffn},
+        {"--kv-heads", &p->kv_heads}, {"--head-dim", &p->head_dim},
+        {"--vocab", &p->vocab},       {"--context", &p->context},
+        {"--experts", &p->experts},   {"--experts-used", &p->experts_used},
     };
     uint64_t v;
     if (!num_parse_u64(str_from(text), &v))
@@ -65,6 +69,10 @@ int main(int argc, char **argv)
         }
         if (strcmp(name, "--mix") == 0) {
             p.mix = true;
+            continue;
+        }
+        if (strcmp(name, "--merged") == 0) {
+            p.merged = true;
             continue;
         }
         if (strcmp(name, "--untied") == 0) {

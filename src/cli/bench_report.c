@@ -35,20 +35,25 @@ struct bench_figures {
 };
 
 struct work {
-    double body_params, head_params, weight_bytes;
+    double body_params, head_params;
+    double weight_bytes, expert_bytes; /* the experts' are not among the first */
+    double expert_share;               /* of the experts, that a token goes to */
 };
 
-/* What every token is multiplied with. An embedding that is not the output layer, too, is a table
- * of which a token reads one row. */
+/* What a token is multiplied with: of experts, its share. An embedding that is not the output
+ * layer, too, is a table of which a token reads one row. */
 static struct work work_of(const struct bench_report *r)
 {
     const struct model_info *info = model_info(r->rt->model);
     const struct gguf_tensor *embd = gguf_tensor_find(r->rt->gguf, "token_embd.weight");
     bool tied = !gguf_tensor_find(r->rt->gguf, "output.weight");
-    struct work w = {.body_params = (double)info->n_params,
+    struct work w = {.body_params = (double)model_n_params_met(info),
                      .head_params = (double)info->n_embd * info->n_vocab};
-    for (uint64_t i = 0; i < gguf_tensor_count(r->rt->gguf); i++)
-        w.weight_bytes += (double)gguf_tensor_at(r->rt->gguf, i)->size_bytes;
+    w.expert_share = info->n_experts ? (double)info->n_experts_used / info->n_experts : 0;
+    for (uint64_t i = 0; i < gguf_tensor_count(r->rt->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(r->rt->gguf, i);
+        *(t->ne[2] > 1 ? &w.expert_bytes : &w.weight_bytes) += (double)t->size_bytes;
+    }
     if (embd && !tied) {
         w.weight_bytes -= (double)embd->size_bytes;
         w.body_params -= w.head_params;
@@ -88,7 +93,9 @@ static struct bench_figures figures_of(const struct bench_report *r, const struc
     double decode_ops = 2 * (w.body_params + w.head_params), ops_per_s;
     if (c->kind == BENCH_KIND_DECODE) {
         double depth = (c->depth > 0 ? c->depth : 1) + c->decode / 2.0;
-        f.bytes_per_token = w.weight_bytes / c->batch + kv_bytes(r, depth);
+        /* As if each token's experts were drawn: then so many of them are met by any. */
+        double met = 1 - pow(1 - w.expert_share, c->batch);
+        f.bytes_per_token = (w.weight_bytes + met * w.expert_bytes) / c->batch + kv_bytes(r, depth);
         f.ops_per_token = decode_ops;
         ops_per_s = f.median * decode_ops;
     } else {

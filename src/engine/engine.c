@@ -156,7 +156,7 @@ static void free_all(struct engine *e)
 static double key_ratio(const struct model_info *m)
 {
     double per_key = 4.0 * (double)m->n_layers * (double)m->n_head * (double)m->head_dim;
-    double per_row = 2.0 * (double)m->n_params;
+    double per_row = 2.0 * (double)model_n_params_met(m);
     return per_row > 0.0 ? ATTENTION_SLOWER * per_key / per_row : 0.0;
 }
 

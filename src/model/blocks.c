@@ -112,9 +112,34 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .n_head = hp->n_head,
                                         .kv_layer = il,
                                         .window = slides ? hp->window : 0,
+                                        .sinks = l->sinks,
                                         .scale = hp->attn_scale});
     add_branch(cx, m, t, o, l->o, l->post_attn_norm);
     cx_release(cx, mark);
+}
+
+/* The same for each of a row's experts, side by side, and their weighted sum. */
+static void experts(struct cx *cx, const struct model *m, const struct trunk *t,
+                    const struct layer *l)
+{
+    const struct hparams *hp = &m->hp;
+    int32_t rows = t->x.rows, n_used = hp->n_experts_used;
+    struct view h = cx_alloc(cx, rows, hp->n_embd);
+    struct view logits = cx_alloc(cx, rows, hp->n_experts);
+    struct view weights = cx_alloc(cx, rows, n_used);
+    struct view ids = cx_alloc_i32(cx, rows, n_used);
+    struct view gate = cx_alloc(cx, rows, n_used * l->n_ff);
+    struct view up = cx_alloc(cx, rows, n_used * l->n_ff);
+    struct view y = cx_alloc(cx, rows, n_used * hp->n_embd);
+
+    op_rmsnorm(cx, h, t->x, l->ffn_norm, hp->eps);
+    op_matmul(cx, &logits, h, &l->router, 1);
+    op_moe_route(cx, weights, ids, logits, NULL);
+    op_matmul_experts(cx, (struct view[]){gate, up}, h, ids,
+                      (const struct weight *[]){l->gate, l->up}, 2);
+    op_act_mul(cx, gate, gate, up, hp->act);
+    op_matmul_experts(cx, &y, gate, ids, &l->down, 1);
+    op_moe_combine(cx, t->x, y, weights, true);
 }
 
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
@@ -122,6 +147,11 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
 {
     const struct layer *l = &m->layers[il];
     size_t mark = cx_mark(cx);
+    if (l->router) {
+        experts(cx, m, t, l);
+        cx_release(cx, mark);
+        return;
+    }
     struct view h = cx_alloc(cx, b->n_rows, m->hp.n_embd);
     struct view gate = cx_alloc(cx, b->n_rows, l->n_ff);
     struct view up = cx_alloc(cx, b->n_rows, l->n_ff);

@@ -306,6 +306,53 @@ t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_e
     return T9_STATUS_OK;
 }
 
+/* Keys of routing that is done in another way. */
+static t9_status refuse_routing(struct reader *r, struct t9_err *err)
+{
+    static const struct {
+        const char *suffix;
+        uint32_t known[2]; /* besides 0 */
+    } keys[] = {
+        {"expert_shared_count", {0}},
+        {"expert_group_count", {1}},
+        {"expert_group_used_count", {1}},
+        {"expert_gating_func", {1, 3}}, /* softmax over all, over the chosen */
+    };
+    for (size_t i = 0; i < T9_COUNT(keys); i++) {
+        uint32_t v = 0;
+        T9_TRY(opt_u32(r, keys[i].suffix, &v, err));
+        if (v != 0 && v != keys[i].known[0] && v != keys[i].known[1])
+            return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %" PRIu32 " is not supported for %s",
+                           r->key, v, r->arch);
+    }
+    float scale = 1;
+    T9_TRY(opt_f32(r, "expert_weights_scale", &scale, err));
+    if (scale != 0 && scale != 1)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported for %s", r->key,
+                       (double)scale, r->arch);
+    bool norm = true;
+    t9_status st = gguf_get_bool(r->g, key(r, "expert_weights_norm"), &norm, err);
+    if (st != T9_STATUS_OK && st != T9_STATUS_NOT_FOUND)
+        return st;
+    if (!norm)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = false is not supported for %s", r->key,
+                       r->arch);
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    T9_TRY(need_i32(&r, "expert_count", EXPERTS_MAX, &hp->n_experts, err));
+    T9_TRY(need_i32(&r, "expert_used_count", EXPERTS_USED_MAX, &hp->n_experts_used, err));
+    if (hp->n_experts_used > hp->n_experts)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %d of %d experts", r.key, hp->n_experts_used,
+                       hp->n_experts);
+    T9_TRY(need_i32(&r, "expert_feed_forward_length", FF_MAX, &hp->n_ff_expert, err));
+    return refuse_routing(&r, err);
+}
+
 /* Which layers slide: one of each period does not, or the file has a list. */
 static t9_status read_pattern(struct reader *r, struct hparams *hp, uint32_t period,
                               struct t9_err *err)

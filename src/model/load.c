@@ -16,12 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {&arch_gemma3, &arch_llama, &arch_mistral3, &arch_qwen2,
-                                           &arch_qwen3};
+static const struct arch *const archs[] = {&arch_gemma3,   &arch_gpt_oss, &arch_llama,
+                                           &arch_mistral3, &arch_qwen2,   &arch_qwen3,
+                                           &arch_qwen3moe};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, llama, mistral3, qwen2, qwen3";
+    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe";
 }
 
 /* Loading state. */
@@ -33,18 +34,27 @@ struct binder {
     uint64_t done_bytes, total_bytes;
 };
 
-/* What a weight_src reads from. */
+/* What a weight_src reads from: of each `step_bytes` of a tensor, part_bytes from `offset` on. */
 struct tensor_src {
     struct binder *b;
     const struct gguf_tensor *t;
+    uint64_t step_bytes, part_bytes, offset;
 };
 
 static t9_status read_tensor(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
 {
     struct tensor_src *s = ctx;
     struct binder *b = s->b;
-    T9_TRY(gguf_tensor_read(b->g, s->t, off, dst, n, err));
     b->done_bytes += n;
+    for (char *to = dst; n > 0;) {
+        uint64_t in_part = off % s->part_bytes, left = s->part_bytes - in_part;
+        uint64_t from = off / s->part_bytes * s->step_bytes + s->offset + in_part;
+        size_t now = n < left ? n : (size_t)left;
+        T9_TRY(gguf_tensor_read(b->g, s->t, from, to, now, err));
+        to += now;
+        off += now;
+        n -= now;
+    }
     if (b->params && b->params->progress &&
         !b->params->progress(b->params->ctx, b->done_bytes, b->total_bytes))
         return t9_fail(err, T9_STATUS_CANCELLED, "loading was cancelled");
@@ -61,20 +71,27 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
 /* Vectors that are made here: both kinds of frequencies, the query scale. */
 enum { N_MADE = 3 };
 
-/* A slot of m->weights. The capacity covers every tensor, each bound once, and what is made. */
+/* A slot of m->weights. The capacity covers every tensor, each bound once and in at most two parts,
+ * and what is made. */
 static struct weight *weight_slot(struct model *m)
 {
     return m->n_weights < m->weights_cap ? &m->weights[m->n_weights] : NULL;
 }
 
-static t9_status wrong_shape(const struct gguf_tensor *t, int32_t n_in, int32_t n_out,
-                             struct t9_err *err)
+/* A tensor's dimensions: values of a row, rows, matrices (0: no third dimension). */
+struct shape {
+    int32_t n_in, n_out, n_experts;
+};
+
+static t9_status wrong_shape(const struct gguf_tensor *t, struct shape s, struct t9_err *err)
 {
-    char want[32];
-    if (n_out == 1)
-        (void)snprintf(want, sizeof(want), "[%d]", n_in);
+    char want[48];
+    if (s.n_experts > 0)
+        (void)snprintf(want, sizeof(want), "[%d, %d, %d]", s.n_in, s.n_out, s.n_experts);
+    else if (s.n_out == 1)
+        (void)snprintf(want, sizeof(want), "[%d]", s.n_in);
     else
-        (void)snprintf(want, sizeof(want), "[%d, %d]", n_in, n_out);
+        (void)snprintf(want, sizeof(want), "[%d, %d]", s.n_in, s.n_out);
     if (t->n_dims <= 1)
         return t9_fail(err, T9_STATUS_CORRUPT, STR_FMT " is [%" PRIu64 "], %s is expected",
                        STR_ARG(t->name), t->ne[0], want);
@@ -93,38 +110,57 @@ static size_t tensor_index(const struct gguf *g, const struct gguf_tensor *t)
     return (size_t)(t - gguf_tensor_at(g, 0));
 }
 
-/* Finds "blk.<layer>.<name>" or "<name>" and marks it used; *out == NULL when absent. */
+/* "blk.<layer>.<name>", or "<name>" for layer < 0. */
+static const struct gguf_tensor *tensor_of(const struct binder *b, int32_t layer, const char *name,
+                                           char full[64])
+{
+    if (layer < 0)
+        (void)snprintf(full, 64, "%s", name);
+    else
+        (void)snprintf(full, 64, "blk.%d.%s", layer, name);
+    return gguf_tensor_find(b->g, full);
+}
+
+/* Finds a tensor and marks it used; *out == NULL when absent. */
 static t9_status find(struct binder *b, const struct gguf_tensor **out, int32_t layer,
-                      const char *name, int32_t n_in, int32_t n_out, int flags, struct t9_err *err)
+                      const char *name, struct shape s, int flags, struct t9_err *err)
 {
     char full[64];
-    if (layer < 0)
-        (void)snprintf(full, sizeof(full), "%s", name);
-    else
-        (void)snprintf(full, sizeof(full), "blk.%d.%s", layer, name);
-    *out = gguf_tensor_find(b->g, full);
+    *out = tensor_of(b, layer, name, full);
     if (!*out) {
         if (flags & BIND_OPTIONAL)
             return T9_STATUS_OK;
         return t9_fail(err, T9_STATUS_CORRUPT, "tensor %s is missing", full);
     }
     const struct gguf_tensor *t = *out;
-    if (t->ne[0] != (uint64_t)n_in || t->ne[1] != (uint64_t)n_out || t->ne[2] != 1 || t->ne[3] != 1)
-        return wrong_shape(t, n_in, n_out, err);
+    uint64_t n_experts = s.n_experts > 0 ? (uint64_t)s.n_experts : 1;
+    if (t->ne[0] != (uint64_t)s.n_in || t->ne[1] != (uint64_t)s.n_out || t->ne[2] != n_experts ||
+        t->ne[3] != 1)
+        return wrong_shape(t, s, err);
     b->used[tensor_index(b->g, t)] = true;
     return T9_STATUS_OK;
 }
 
+/* What of a tensor is loaded: all, or some rows of each expert. */
+struct part {
+    int32_t n_experts, first, n_out;
+};
+
 static t9_status load(struct binder *b, const struct weight **out, const struct gguf_tensor *t,
-                      bool vector, struct t9_err *err)
+                      bool vector, struct part part, struct t9_err *err)
 {
-    struct tensor_src ctx = {b, t};
+    uint64_t n_rows = t->ne[1] * t->ne[2], row_bytes = t->size_bytes / n_rows;
+    struct tensor_src ctx = {.b = b, .t = t};
+    ctx.step_bytes = t->ne[1] * row_bytes;
+    ctx.part_bytes = (uint64_t)part.n_out * row_bytes;
+    ctx.offset = (uint64_t)part.first * row_bytes;
     char name[GGUF_TENSOR_NAME_MAX + 1];
     (void)snprintf(name, sizeof(name), STR_FMT, STR_ARG(t->name));
     struct weight_src src = {.name = name,
                              .dtype = t->dtype,
                              .n_in = (int32_t)t->ne[0],
-                             .n_out = (int32_t)t->ne[1],
+                             .n_out = part.n_out,
+                             .n_experts = part.n_experts,
                              .read = read_tensor,
                              .ctx = &ctx};
     struct weight *w = weight_slot(b->m);
@@ -143,8 +179,8 @@ t9_status bind_matrix(struct binder *b, const struct weight **out, int32_t layer
 {
     const struct gguf_tensor *t = NULL;
     *out = NULL;
-    T9_TRY(find(b, &t, layer, name, n_in, n_out, flags, err));
-    return t ? load(b, out, t, false, err) : T9_STATUS_OK;
+    T9_TRY(find(b, &t, layer, name, (struct shape){n_in, n_out, 0}, flags, err));
+    return t ? load(b, out, t, false, (struct part){.n_out = n_out}, err) : T9_STATUS_OK;
 }
 
 t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer, const char *name,
@@ -152,25 +188,37 @@ t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer
 {
     const struct gguf_tensor *t = NULL;
     *out = NULL;
-    T9_TRY(find(b, &t, layer, name, n, 1, flags, err));
-    return t ? load(b, out, t, true, err) : T9_STATUS_OK;
+    T9_TRY(find(b, &t, layer, name, (struct shape){n, 1, 0}, flags, err));
+    return t ? load(b, out, t, true, (struct part){.n_out = 1}, err) : T9_STATUS_OK;
+}
+
+/* "<stem>.bias" of the weight that was loaded last: n_out values, or of each of n_experts. */
+static t9_status bind_bias(struct binder *b, int32_t layer, const char *stem, struct shape s,
+                           int flags, struct t9_err *err)
+{
+    char name[64];
+    const struct gguf_tensor *t = NULL;
+    const struct weight *bias = NULL;
+    struct weight *w = &b->m->weights[b->m->n_weights - 1];
+    if (flags & BIND_NO_BIAS)
+        return T9_STATUS_OK;
+    int32_t n = s.n_experts > 0 ? s.n_experts : 1;
+    (void)snprintf(name, sizeof(name), "%s.bias", stem);
+    T9_TRY(find(b, &t, layer, name, (struct shape){s.n_out, n, 0}, flags, err));
+    if (!t)
+        return T9_STATUS_OK;
+    T9_TRY(load(b, &bias, t, true, (struct part){.n_out = n}, err));
+    w->bias = bias->data;
+    return T9_STATUS_OK;
 }
 
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
                       int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err)
 {
     char name[64];
-    const struct weight *bias = NULL;
     (void)snprintf(name, sizeof(name), "%s.weight", stem);
     T9_TRY(bind_matrix(b, out, layer, name, n_in, n_out, BIND_REQUIRED, err));
-    if (bias_flags & BIND_NO_BIAS)
-        return T9_STATUS_OK;
-    struct weight *w = &b->m->weights[b->m->n_weights - 1]; /* *out, still being loaded */
-    (void)snprintf(name, sizeof(name), "%s.bias", stem);
-    T9_TRY(bind_vector(b, &bias, layer, name, n_out, bias_flags, err));
-    if (bias)
-        w->bias = bias->data;
-    return T9_STATUS_OK;
+    return bind_bias(b, layer, stem, (struct shape){n_in, n_out, 0}, bias_flags, err);
 }
 
 /* A vector that no tensor has. */
@@ -273,6 +321,59 @@ static t9_status layer_ff(const struct model *m, const struct gguf *g, int32_t i
     return T9_STATUS_OK;
 }
 
+/* One matrix of each expert. */
+static t9_status bind_stack(struct binder *b, const struct weight **out, int32_t layer,
+                            const char *stem, struct shape s, int bias_flags, struct t9_err *err)
+{
+    char name[64];
+    const struct gguf_tensor *t = NULL;
+    (void)snprintf(name, sizeof(name), "%s.weight", stem);
+    T9_TRY(find(b, &t, layer, name, s, BIND_REQUIRED, err));
+    T9_TRY(load(b, out, t, false, (struct part){s.n_experts, 0, s.n_out}, err));
+    return bind_bias(b, layer, stem, s, bias_flags, err);
+}
+
+/* Gate and up of each expert, one tensor each, or one with the gate's rows first. */
+static t9_status bind_gate_up(struct binder *b, struct layer *l, int32_t il, struct shape s,
+                              int bias_flags, struct t9_err *err)
+{
+    static const char merged[] = "ffn_gate_up_exps.weight";
+    char full[64];
+    const struct gguf_tensor *t = tensor_of(b, il, merged, full);
+    if (!t) {
+        T9_TRY(bind_stack(b, &l->gate, il, "ffn_gate_exps", s, bias_flags, err));
+        return bind_stack(b, &l->up, il, "ffn_up_exps", s, bias_flags, err);
+    }
+    T9_TRY(find(b, &t, il, merged, (struct shape){s.n_in, 2 * s.n_out, s.n_experts}, BIND_REQUIRED,
+                err));
+    T9_TRY(load(b, &l->gate, t, false, (struct part){s.n_experts, 0, s.n_out}, err));
+    return load(b, &l->up, t, false, (struct part){s.n_experts, s.n_out, s.n_out}, err);
+}
+
+static t9_status bind_ffn(struct model *m, struct binder *b, const struct block_spec *spec,
+                          int32_t il, struct t9_err *err)
+{
+    const struct hparams *hp = &m->hp;
+    struct layer *l = &m->layers[il];
+    char full[64];
+    bool dense = hp->n_experts == 0 || (tensor_of(b, il, "ffn_gate.weight", full) &&
+                                        !tensor_of(b, il, "ffn_gate_inp.weight", full));
+    if (dense) {
+        T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
+        T9_TRY(
+            bind_linear(b, &l->gate, il, "ffn_gate", hp->n_embd, l->n_ff, spec->other_bias, err));
+        T9_TRY(bind_linear(b, &l->up, il, "ffn_up", hp->n_embd, l->n_ff, spec->other_bias, err));
+        return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, hp->n_embd, spec->other_bias, err);
+    }
+    struct shape in = {hp->n_embd, hp->n_ff_expert, hp->n_experts};
+    struct shape back = {hp->n_ff_expert, hp->n_embd, hp->n_experts};
+    l->n_ff = hp->n_ff_expert;
+    T9_TRY(bind_linear(b, &l->router, il, "ffn_gate_inp", hp->n_embd, hp->n_experts,
+                       spec->other_bias, err));
+    T9_TRY(bind_gate_up(b, l, il, in, spec->other_bias, err));
+    return bind_stack(b, &l->down, il, "ffn_down_exps", back, spec->other_bias, err);
+}
+
 static t9_status bind_block(struct model *m, struct binder *b, const struct block_spec *spec,
                             int32_t il, struct t9_err *err)
 {
@@ -280,7 +381,6 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
     struct layer *l = &m->layers[il];
     int32_t n_embd = hp->n_embd, n_q = hp->n_head * hp->head_dim;
     int32_t n_kv = hp->n_head_kv * hp->head_dim;
-    T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
     T9_TRY(bind_vector(b, &l->attn_norm, il, "attn_norm.weight", n_embd, BIND_REQUIRED, err));
     T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
     T9_TRY(bind_linear(b, &l->k, il, "attn_k", n_embd, n_kv, spec->qkv_bias, err));
@@ -292,16 +392,17 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
         T9_TRY(
             bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", hp->head_dim, BIND_REQUIRED, err));
     }
-    T9_TRY(bind_vector(b, &l->ffn_norm, il, "ffn_norm.weight", n_embd, BIND_REQUIRED, err));
+    if (spec->sinks)
+        T9_TRY(bind_vector(b, &l->sinks, il, "attn_sinks.weight", hp->n_head, BIND_REQUIRED, err));
+    T9_TRY(bind_vector(b, &l->ffn_norm, il, spec->ffn_norm ? spec->ffn_norm : "ffn_norm.weight",
+                       n_embd, BIND_REQUIRED, err));
     if (spec->post_norms) {
         T9_TRY(bind_vector(b, &l->post_attn_norm, il, "post_attention_norm.weight", n_embd,
                            BIND_REQUIRED, err));
         T9_TRY(bind_vector(b, &l->post_ffn_norm, il, "post_ffw_norm.weight", n_embd, BIND_REQUIRED,
                            err));
     }
-    T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", n_embd, l->n_ff, spec->other_bias, err));
-    T9_TRY(bind_linear(b, &l->up, il, "ffn_up", n_embd, l->n_ff, spec->other_bias, err));
-    return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, n_embd, spec->other_bias, err);
+    return bind_ffn(m, b, spec, il, err);
 }
 
 t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
@@ -388,6 +489,12 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
     }
+    info->n_experts = hp->n_experts;
+    info->n_experts_used = hp->n_experts_used;
+    for (size_t i = 0; i < m->n_weights; i++) {
+        const struct weight *w = &m->weights[i];
+        info->n_expert_params += (uint64_t)w->n_in * (uint64_t)w->n_out * (uint64_t)w->n_experts;
+    }
     return T9_STATUS_OK;
 }
 
@@ -398,7 +505,7 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
     T9_TRY(find_arch(g, &m->arch, err));
     T9_TRY(m->arch->hparams(m, g, err));
     uint64_t n_tensors = gguf_tensor_count(g);
-    m->weights_cap = (size_t)n_tensors + N_MADE;
+    m->weights_cap = 2 * (size_t)n_tensors + N_MADE;
     m->weights = mem_calloc(m->weights_cap, sizeof(*m->weights));
     m->layers = mem_calloc((size_t)m->hp.n_layers, sizeof(*m->layers));
     b->used = mem_calloc((size_t)n_tensors + 1, sizeof(*b->used));
@@ -460,6 +567,14 @@ void model_free(struct model *m)
 const struct model_info *model_info(const struct model *m)
 {
     return &m->info;
+}
+
+uint64_t model_n_params_met(const struct model_info *info)
+{
+    if (info->n_experts == 0)
+        return info->n_params;
+    uint64_t of_one = info->n_expert_params / (uint64_t)info->n_experts;
+    return info->n_params - of_one * (uint64_t)(info->n_experts - info->n_experts_used);
 }
 
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,

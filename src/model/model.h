@@ -22,10 +22,12 @@ struct model_info {
     const char *arch; /* one of model_known_archs() */
     str name;         /* general.name or empty */
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
-    int32_t context_length;    /* what the file declares */
-    int32_t n_sliding, window; /* layers that see only the last `window` tokens; 0: none */
-    uint64_t n_params;         /* elements of all tensors in the file */
-    uint64_t weight_bytes;     /* as loaded */
+    int32_t context_length;            /* what the file declares */
+    int32_t n_sliding, window;         /* layers that see only the last `window` tokens; 0: none */
+    int32_t n_experts, n_experts_used; /* of layers that have experts; 0: none has */
+    uint64_t n_params;                 /* elements of all tensors in the file */
+    uint64_t n_expert_params;          /* of these, in the experts' matrices */
+    uint64_t weight_bytes;             /* as loaded */
 };
 
 struct model_load_params {
@@ -42,6 +44,8 @@ t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
                      const struct model_load_params *params, struct t9_err *err);
 void model_free(struct model *m);
 const struct model_info *model_info(const struct model *m);
+/* Parameters that one row meets: all but those of the experts that it does not go to. */
+uint64_t model_n_params_met(const struct model_info *info);
 /* Page geometry of this model's KV for a KV type. */
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
                         struct t9_err *err);

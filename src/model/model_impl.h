@@ -19,6 +19,8 @@ enum {
     VOCAB_MAX = 1 << 24,
     ROPE_MAX = KV_HEAD_DIM_MAX,
     TEMPERATURES_MAX = 4096, /* entries of a query scale */
+    EXPERTS_MAX = OP_EXPERTS_MAX,
+    EXPERTS_USED_MAX = OP_SLOTS_MAX,
 };
 
 typedef enum rope_scaling {
@@ -35,14 +37,16 @@ struct rope_params {
     float factor; /* >= 1 by sense, > 0 by check */
     float original_context;
     float beta_fast, beta_slow;
+    bool yarn_exact;      /* the limits of YaRN's ramp are not rounded to whole pairs */
     float log_multiplier; /* YaRN: 0, or the divisor's multiplier */
     float attn_factor;
 };
 
 struct hparams {
     int32_t n_layers, n_embd, n_head, n_head_kv, head_dim, context_length;
-    int32_t n_ff_max; /* over layers */
-    int32_t n_vocab;  /* rows of token_embd */
+    int32_t n_ff_max;                               /* over layers */
+    int32_t n_experts, n_experts_used, n_ff_expert; /* 0: no layer has experts */
+    int32_t n_vocab;                                /* rows of token_embd */
     float eps;
     float attn_scale;
     float embd_scale; /* a token's embedding is multiplied by it */
@@ -61,7 +65,10 @@ struct layer {
     int32_t n_ff;
     const struct weight *attn_norm, *q, *k, *v, *o;
     const struct weight *q_norm, *k_norm; /* NULL without */
-    const struct weight *ffn_norm, *gate, *up, *down;
+    const struct weight *sinks;           /* f32[n_head], NULL without */
+    const struct weight *ffn_norm;
+    const struct weight *router;           /* NULL: the next three are plain; else of experts */
+    const struct weight *gate, *up, *down; /* n_embd -> n_ff (two of them), and back */
     const struct weight *post_attn_norm, *post_ffn_norm; /* of a branch before the add, or NULL */
 };
 
@@ -100,7 +107,8 @@ struct arch {
     /* Submits the ops of a batch; failures stick in cx. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
-extern const struct arch arch_gemma3, arch_llama, arch_mistral3, arch_qwen2, arch_qwen3;
+extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
+    arch_qwen3, arch_qwen3moe;
 
 /* ---- hparams.c ---- */
 
@@ -120,6 +128,10 @@ t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_e
  * layers' frequencies are not scaled. */
 t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period,
                           struct t9_err *err);
+
+/* expert_count, expert_used_count, expert_feed_forward_length, which must be there; refuses other
+ * ways to route than by the softmax over the chosen (that is, over all and renormalised). */
+t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *err);
 
 /* ---- rope.c ---- */
 
@@ -147,12 +159,15 @@ t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer
 /* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
  * rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
-/* The tensors of a block that all architectures here share; see struct block_spec. */
+/* The tensors of a block that all architectures here share; see struct block_spec. With experts
+ * (hp->n_experts) a layer's FFN is theirs, but in a layer that has ffn_gate.weight. */
 struct block_spec {
     int qkv_bias;   /* BIND_REQUIRED, BIND_OPTIONAL or BIND_NO_BIAS */
-    int other_bias; /* of attn_output and the FFN */
+    int other_bias; /* of attn_output, the FFN, router and experts */
     bool qk_norm;
     bool post_norms;
+    bool sinks;
+    const char *ffn_norm; /* NULL: "ffn_norm.weight" */
 };
 t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
                       struct t9_err *err);
@@ -169,7 +184,7 @@ struct trunk block_begin(struct cx *cx, const struct model *m, const struct batc
 /* x += Wo attention(norm(x)) for layer il */
 void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
                      const struct trunk *t);
-/* x += down(act(gate norm(x)) * up norm(x)) */
+/* x += down(act(gate norm(x)) * up norm(x)), or the weighted sum of that over a row's experts */
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
                const struct trunk *t);
 /* Final norm and head of the rows in b->out_row. */

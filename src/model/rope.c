@@ -28,8 +28,10 @@ void rope_frequencies(const struct rope_params *p, const float *factors, float *
     if (p->scaling != ROPE_SCALING_NONE)
         scale = 1 / (double)p->factor;
     if (p->scaling == ROPE_SCALING_YARN) {
-        low = fmax(0, floor(yarn_pair(p, (double)p->beta_fast)));
-        high = fmin(p->n_rot - 1, ceil(yarn_pair(p, (double)p->beta_slow)));
+        low = yarn_pair(p, (double)p->beta_fast);
+        high = yarn_pair(p, (double)p->beta_slow);
+        low = fmax(0, p->yarn_exact ? low : floor(low));
+        high = fmin(p->n_rot - 1, p->yarn_exact ? high : ceil(high));
         double a = yarn_magnitude((double)p->factor, 1);
         if (p->log_multiplier != 0)
             a /= yarn_magnitude((double)p->factor, (double)p->log_multiplier);

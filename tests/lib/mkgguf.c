@@ -116,12 +116,11 @@ static uint32_t usable_dtype(uint32_t dtype, uint64_t n_in)
     return n_in % gguf_dtype_get(small)->block_elems == 0 ? small : (uint32_t)DTYPE_F16;
 }
 
-/* Adds a tensor of n_out rows (0: a vector) of n_in values: mean + deviation * normal. */
-static void add_tensor(struct maker *m, const char *name, uint32_t dtype, uint64_t n_in,
-                       uint64_t n_out, float mean, float deviation)
+/* Adds a tensor [n_in, ...]: mean + deviation * normal. */
+static void add_values(struct maker *m, const char *name, uint32_t dtype, const uint64_t ne[3],
+                       uint32_t n_dims, float mean, float deviation)
 {
-    const uint64_t n = n_in * (n_out ? n_out : 1);
-    const uint64_t ne[2] = {n_in, n_out};
+    const uint64_t n_in = ne[0], n = n_in * (n_dims > 1 ? ne[1] : 1) * (n_dims > 2 ? ne[2] : 1);
     if (m->st != T9_STATUS_OK)
         return;
     dtype = usable_dtype(dtype, n_in);
@@ -144,8 +143,15 @@ static void add_tensor(struct maker *m, const char *name, uint32_t dtype, uint64
         m->st = st;
         return;
     }
-    gw_tensor(&m->w, name, dtype, n_out ? 2 : 1, ne, m->blocks,
-              dtype_row_bytes(dtype, n_in) * (n_out ? n_out : 1));
+    gw_tensor(&m->w, name, dtype, n_dims, ne, m->blocks, dtype_row_bytes(dtype, n_in) * (n / n_in));
+}
+
+/* n_out rows, 0: a vector. */
+static void add_tensor(struct maker *m, const char *name, uint32_t dtype, uint64_t n_in,
+                       uint64_t n_out, float mean, float deviation)
+{
+    const uint64_t ne[3] = {n_in, n_out, 1};
+    add_values(m, name, dtype, ne, n_out ? 2 : 1, mean, deviation);
 }
 
 static void add_matrix(struct maker *m, uint32_t layer, const char *what, uint64_t n_in,
@@ -169,6 +175,65 @@ static bool is_gemma3(const struct mkgguf_params *p)
     return strcmp(p->arch, "gemma3") == 0;
 }
 
+static bool is_gpt_oss(const struct mkgguf_params *p)
+{
+    return strcmp(p->arch, "gpt-oss") == 0;
+}
+
+bool mkgguf_has_experts(const struct mkgguf_params *p)
+{
+    return is_gpt_oss(p) || strcmp(p->arch, "qwen3moe") == 0;
+}
+
+static uint32_t n_experts(const struct mkgguf_params *p)
+{
+    return p->experts ? p->experts : 6;
+}
+
+/* A matrix of each expert, in gpt-oss with biases. */
+static void add_stack(struct maker *m, uint32_t layer, const char *what, uint64_t n_in,
+                      uint64_t n_out, bool better)
+{
+    char name[64];
+    const uint64_t ne[3] = {n_in, n_out, n_experts(m->p)};
+    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, what);
+    const uint32_t dtype = better && m->p->mix ? (uint32_t)DTYPE_Q6_K : m->p->dtype;
+    add_values(m, name, dtype, ne, 3, 0, 1 / sqrtf((float)n_in));
+    if (!is_gpt_oss(m->p))
+        return;
+    snprintf(name, sizeof name, "blk.%u.%s.bias", layer, what);
+    add_tensor(m, name, DTYPE_F32, n_out, n_experts(m->p), 0, 0.1f);
+}
+
+static void add_experts(struct maker *m, uint32_t i, bool better)
+{
+    const struct mkgguf_params *p = m->p;
+    char name[64];
+    /* Wide logits: experts that are nearly equal are rare. */
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+    add_tensor(m, name, DTYPE_F32, p->width, n_experts(p), 0, 3 / sqrtf((float)p->width));
+    if (is_gpt_oss(p))
+        add_vector(m, i, "ffn_gate_inp.bias", n_experts(p), 0);
+    if (p->merged) {
+        add_stack(m, i, "ffn_gate_up_exps", p->width, 2 * (uint64_t)p->ffn, false);
+    } else {
+        add_stack(m, i, "ffn_gate_exps", p->width, p->ffn, false);
+        add_stack(m, i, "ffn_up_exps", p->width, p->ffn, false);
+    }
+    add_stack(m, i, "ffn_down_exps", p->ffn, p->width, better);
+}
+
+/* What gpt-oss has besides: sinks, biases, the norm before the experts by another name. */
+static void add_gpt_oss(struct maker *m, uint32_t i, uint64_t n_q, uint64_t n_kv)
+{
+    add_vector(m, i, "attn_sinks.weight", m->p->heads, 0.5f);
+    add_vector(m, i, "attn_q.bias", n_q, 0);
+    add_vector(m, i, "attn_k.bias", n_kv, 0);
+    add_vector(m, i, "attn_v.bias", n_kv, 0);
+    add_vector(m, i, "attn_output.bias", m->p->width, 0);
+    add_vector(m, i, "post_attention_norm.weight", m->p->width, 1);
+}
+
 static void add_layer(struct maker *m, uint32_t i)
 {
     const struct mkgguf_params *p = m->p;
@@ -186,7 +251,7 @@ static void add_layer(struct maker *m, uint32_t i)
         add_vector(m, i, "attn_k.bias", n_kv, 0);
         add_vector(m, i, "attn_v.bias", n_kv, 0);
     }
-    if (strcmp(p->arch, "qwen3") == 0 || is_gemma3(p)) {
+    if (strncmp(p->arch, "qwen3", 5) == 0 || is_gemma3(p)) {
         add_vector(m, i, "attn_q_norm.weight", hd, 1);
         add_vector(m, i, "attn_k_norm.weight", hd, 1);
     }
@@ -194,7 +259,14 @@ static void add_layer(struct maker *m, uint32_t i)
         add_vector(m, i, "post_attention_norm.weight", p->width, 1);
         add_vector(m, i, "post_ffw_norm.weight", p->width, 1);
     }
-    add_vector(m, i, "ffn_norm.weight", p->width, 1);
+    if (is_gpt_oss(p))
+        add_gpt_oss(m, i, n_q, n_kv);
+    else
+        add_vector(m, i, "ffn_norm.weight", p->width, 1);
+    if (mkgguf_has_experts(p)) {
+        add_experts(m, i, better);
+        return;
+    }
     add_matrix(m, i, "ffn_gate", p->width, p->ffn, false);
     add_matrix(m, i, "ffn_up", p->width, p->ffn, false);
     add_matrix(m, i, "ffn_down", p->ffn, p->width, better);
@@ -408,6 +480,17 @@ static void add_keys(struct maker *m)
         arch_u32(m, "attention.sliding_window_pattern", 2);
         arch_f32(m, "rope.freq_base_swa", 1000);
     }
+    if (mkgguf_has_experts(p)) {
+        arch_u32(m, "expert_count", n_experts(p));
+        arch_u32(m, "expert_used_count", p->experts_used ? p->experts_used : 2);
+        arch_u32(m, "expert_feed_forward_length", p->ffn);
+    }
+    if (is_gpt_oss(p)) {
+        arch_u32(m, "attention.sliding_window", MKGGUF_WINDOW);
+        gw_str(&m->w, "gpt-oss.rope.scaling.type", STR("yarn"));
+        arch_f32(m, "rope.scaling.factor", 8);
+        arch_u32(m, "rope.scaling.original_context_length", 256);
+    }
     if (strcmp(p->arch, "mistral3") == 0) {
         arch_f32(m, "attention.temperature_scale", 0.1f);
         arch_u32(m, "rope.scaling.original_context_length", MKGGUF_TEMPERATURE_EVERY);
@@ -416,13 +499,15 @@ static void add_keys(struct maker *m)
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3", "llama", "mistral3", "qwen2", "qwen3"};
+    static const char *const archs[] = {"gemma3", "gpt-oss", "llama",   "mistral3",
+                                        "qwen2",  "qwen3",   "qwen3moe"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "arch %s is not gemma3, llama, mistral3, qwen2 or qwen3", p->arch);
+                       "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3 or qwen3moe",
+                       p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);
@@ -433,6 +518,8 @@ static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
         return t9_fail(err, T9_STATUS_INVALID, "heads must be a multiple of kv_heads");
     if (p->head_dim == 0 && p->width % p->heads != 0)
         return t9_fail(err, T9_STATUS_INVALID, "width must be a multiple of heads");
+    if (p->experts > 512 || p->experts_used > n_experts(p) || (p->merged && is_gpt_oss(p)))
+        return t9_fail(err, T9_STATUS_INVALID, "experts out of range, or merged in gpt-oss");
     const struct dtype_info *info = gguf_dtype_get(p->dtype);
     if (!info || info->removed)
         return t9_fail(err, T9_STATUS_INVALID, "type %u is unknown", p->dtype);

@@ -11,9 +11,11 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, llama, mistral3, qwen2, qwen3 */
+    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
-    uint32_t head_dim; /* 0 = width / heads */
+    uint32_t head_dim;              /* 0 = width / heads */
+    uint32_t experts, experts_used; /* of gpt-oss and qwen3moe, each of `ffn`; 0 = 6 and 2 */
+    bool merged;    /* their gate and up in one tensor (no biases of gate and up: not gpt-oss) */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
                        Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,
                        IQ to IQ4_NL, F16 when 32 does not divide either */
@@ -43,11 +45,12 @@ struct mkgguf_params {
  * <tool_call> </tool_call> (user-defined). */
 #define MKGGUF_N_SPECIAL 7
 
-/* gemma3: every other layer sees only so many keys. */
+/* gemma3, gpt-oss: every other layer sees only so many keys. */
 #define MKGGUF_WINDOW 40
 /* mistral3: queries grow after every so many positions. */
 #define MKGGUF_TEMPERATURE_EVERY 16
 
+bool mkgguf_has_experts(const struct mkgguf_params *params);
 /* INVALID for parameters that make no model, IO when the file cannot be written. */
 t9_status mkgguf_write(const char *path, const struct mkgguf_params *params, struct t9_err *err);
 

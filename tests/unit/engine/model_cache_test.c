@@ -359,6 +359,18 @@ static void gemma3(void **state)
     same_bits("gemma3", KV_TYPE_F16, 2);
 }
 
+static void qwen3moe(void **state)
+{
+    (void)state;
+    same_bits("qwen3moe", KV_TYPE_F16, 2);
+}
+
+static void gpt_oss(void **state)
+{
+    (void)state;
+    same_bits("gpt-oss", KV_TYPE_F16, 2);
+}
+
 static void qwen3(void **state)
 {
     (void)state;
@@ -451,6 +463,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(qwen2),
         cmocka_unit_test(qwen3),
         cmocka_unit_test(gemma3),
+        cmocka_unit_test(qwen3moe),
+        cmocka_unit_test(gpt_oss),
         cmocka_unit_test(other_kv_types),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};

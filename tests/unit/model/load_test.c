@@ -11,7 +11,7 @@
 
 #include <math.h>
 
-enum { EMBD = 8, HEADS = 2, KV_HEADS = 1, HEAD = 4, FF = 16, VOCAB = 10, LAYERS = 2 };
+enum { EMBD = 8, HEADS = 2, KV_HEADS = 1, HEAD = 4, FF = 16, VOCAB = 10, LAYERS = 2, EXPERTS = 3 };
 
 /* One deviation from the valid file. */
 struct change {
@@ -26,6 +26,8 @@ struct change {
     const char *str;
     bool bool_value;
     uint32_t ff_array[LAYERS]; /* feed_forward_length per layer */
+    bool merged;               /* experts' gate and up in one tensor */
+    bool dense_first;          /* layer 0 has no experts */
 };
 
 static void key_of(char out[128], const struct change *c, const char *suffix)
@@ -41,6 +43,16 @@ static void put_u32(struct gguf_writer *w, const struct change *c, const char *s
         return;
     if (!c->without_key || strcmp(c->without_key, suffix) != 0)
         gw_u32(w, key, v);
+}
+
+static bool is_arch(const struct change *c, const char *arch)
+{
+    return strcmp(c->arch ? c->arch : "llama", arch) == 0;
+}
+
+static bool has_experts(const struct change *c)
+{
+    return is_arch(c, "qwen3moe") || is_arch(c, "gpt-oss");
 }
 
 static void put_keys(struct gguf_writer *w, const struct change *c)
@@ -61,8 +73,15 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     key_of(key, c, "attention.layer_norm_rms_epsilon");
     if (!c->f32_key || strcmp(c->f32_key, "attention.layer_norm_rms_epsilon") != 0)
         gw_f32(w, key, 1e-5f);
-    if (c->arch && strcmp(c->arch, "gemma3") == 0)
+    if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss"))
         put_u32(w, c, "attention.sliding_window", 16);
+    if (has_experts(c)) {
+        put_u32(w, c, "expert_count", EXPERTS);
+        put_u32(w, c, "expert_used_count", 2);
+        put_u32(w, c, "expert_feed_forward_length", FF / 2);
+    }
+    if (is_arch(c, "gpt-oss") && !c->str_key)
+        gw_str(w, "gpt-oss.rope.scaling.type", STR("yarn"));
     if (c->u32_key) {
         key_of(key, c, c->u32_key);
         gw_u32(w, key, c->u32);
@@ -96,8 +115,46 @@ static void put_tensor(struct gguf_writer *w, const struct change *c, const char
               ne[0] * (n_out == 0 ? 1 : n_out) * sizeof(float));
 }
 
+/* A matrix of each expert, whose values count up from 0. */
+static void put_stack(struct gguf_writer *w, const struct change *c, int il, const char *what,
+                      uint64_t n_in, uint64_t n_out)
+{
+    static float data[1024];
+    char name[64];
+    uint64_t ne[3] = {n_in, n_out, EXPERTS};
+    snprintf(name, sizeof(name), "blk.%d.%s.weight", il, what);
+    if (c->without && strcmp(c->without, name) == 0)
+        return;
+    if (c->reshaped && strcmp(c->reshaped, name) == 0)
+        ne[2]--;
+    for (size_t i = 0; i < T9_COUNT(data); i++)
+        data[i] = (float)i;
+    gw_tensor(w, name, DTYPE_F32, 3, ne, data, ne[0] * ne[1] * ne[2] * sizeof(float));
+    snprintf(name, sizeof(name), "blk.%d.%s.bias", il, what);
+    if (is_arch(c, "gpt-oss"))
+        put_tensor(w, c, name, n_out, EXPERTS);
+}
+
+static void put_experts(struct gguf_writer *w, const struct change *c, int il)
+{
+    char name[64];
+    snprintf(name, sizeof(name), "blk.%d.ffn_gate_inp.weight", il);
+    put_tensor(w, c, name, EMBD, EXPERTS);
+    snprintf(name, sizeof(name), "blk.%d.ffn_gate_inp.bias", il);
+    if (is_arch(c, "gpt-oss"))
+        put_tensor(w, c, name, EXPERTS, 0);
+    if (c->merged) {
+        put_stack(w, c, il, "ffn_gate_up_exps", EMBD, FF);
+    } else {
+        put_stack(w, c, il, "ffn_gate_exps", EMBD, FF / 2);
+        put_stack(w, c, il, "ffn_up_exps", EMBD, FF / 2);
+    }
+    put_stack(w, c, il, "ffn_down_exps", FF / 2, EMBD);
+}
+
 static void put_block(struct gguf_writer *w, const struct change *c, int il)
 {
+    bool experts = has_experts(c) && !(c->dense_first && il == 0);
     const char *arch = c->arch ? c->arch : "llama";
     const struct {
         const char *name;
@@ -120,15 +177,30 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         {"attn_k_norm.weight", HEAD, 0, "qwen3"},
         {"attn_q_norm.weight", HEAD, 0, "gemma3"},
         {"attn_k_norm.weight", HEAD, 0, "gemma3"},
+        {"attn_q_norm.weight", HEAD, 0, "qwen3moe"},
+        {"attn_k_norm.weight", HEAD, 0, "qwen3moe"},
+        {"attn_q.bias", HEADS * HEAD, 0, "gpt-oss"},
+        {"attn_k.bias", KV_HEADS * HEAD, 0, "gpt-oss"},
+        {"attn_v.bias", KV_HEADS * HEAD, 0, "gpt-oss"},
+        {"attn_output.bias", EMBD, 0, "gpt-oss"},
+        {"attn_sinks.weight", HEADS, 0, "gpt-oss"},
+        {"post_attention_norm.weight", EMBD, 0, "gpt-oss"},
         {"post_attention_norm.weight", EMBD, 0, "gemma3"},
         {"post_ffw_norm.weight", EMBD, 0, "gemma3"},
     };
     for (size_t i = 0; i < T9_COUNT(tensors); i++) {
         char name[64];
         snprintf(name, sizeof(name), "blk.%d.%s", il, tensors[i].name);
+        bool dense = strncmp(tensors[i].name, "ffn_", 4) == 0 &&
+                     strcmp(tensors[i].name, "ffn_norm.weight") != 0;
+        if ((dense && experts) ||
+            (is_arch(c, "gpt-oss") && strcmp(tensors[i].name, "ffn_norm.weight") == 0))
+            continue;
         if (!tensors[i].arch || strcmp(tensors[i].arch, arch) == 0)
             put_tensor(w, c, name, tensors[i].n_in, tensors[i].n_out);
     }
+    if (experts)
+        put_experts(w, c, il);
 }
 
 /* Writes the file, loads it on ref, and gives the status; *m is NULL unless it is OK. */
@@ -283,8 +355,8 @@ static void test_architectures(void **state)
     (void)state;
     struct loaded l;
     expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
-                   "architecture 'foo' is not supported; known: gemma3, llama, mistral3, qwen2, "
-                   "qwen3");
+                   "architecture 'foo' is not supported; known: gemma3, gpt-oss, llama, "
+                   "mistral3, qwen2, qwen3, qwen3moe");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -323,6 +395,145 @@ static void test_temperature(void **state)
     expect_ok((struct change){.arch = "mistral3"}, &l);
     assert_null(l.m->q_scale);
     loaded_free(&l);
+}
+
+/* Values of expert e of a weight on ref begin with `first`. */
+static void expert_is(const struct weight *w, int32_t n_out, int32_t e, float first)
+{
+    assert_int_equal(w->n_experts, EXPERTS);
+    assert_int_equal(w->n_out, n_out);
+    const float *data = w->data;
+    assert_true(data[e * n_out * w->n_in] == first);
+}
+
+static void test_qwen3moe(void **state)
+{
+    (void)state;
+    struct loaded l;
+    const char *arch = "qwen3moe";
+    expect_ok((struct change){.arch = arch}, &l);
+    const struct layer *layer = &l.m->layers[1];
+    assert_int_equal(layer->n_ff, FF / 2);
+    assert_non_null(layer->router);
+    assert_null(layer->gate->bias);
+    expert_is(layer->gate, FF / 2, 2, 2 * FF / 2 * EMBD);
+    expert_is(layer->down, EMBD, 1, FF / 2 * EMBD);
+    const struct model_info *i = model_info(l.m);
+    assert_int_equal(i->n_experts, EXPERTS);
+    assert_int_equal(i->n_experts_used, 2);
+    assert_int_equal(i->n_expert_params, LAYERS * EXPERTS * 3 * EMBD * FF / 2);
+    assert_int_equal(model_n_params_met(i), i->n_params - LAYERS * 3 * EMBD * FF / 2);
+    loaded_free(&l);
+
+    /* One tensor for both: of each expert's rows the gate's come first. */
+    expect_ok((struct change){.arch = arch, .merged = true}, &l);
+    layer = &l.m->layers[0];
+    expert_is(layer->gate, FF / 2, 0, 0);
+    expert_is(layer->up, FF / 2, 0, FF / 2 * EMBD);
+    expert_is(layer->gate, FF / 2, 2, 2 * FF * EMBD);
+    expert_is(layer->up, FF / 2, 2, (2 * FF + FF / 2) * EMBD);
+    assert_int_equal(model_info(l.m)->n_expert_params, LAYERS * EXPERTS * 3 * EMBD * FF / 2);
+    loaded_free(&l);
+
+    expect_ok((struct change){.arch = arch, .dense_first = true}, &l);
+    assert_null(l.m->layers[0].router);
+    assert_int_equal(l.m->layers[0].n_ff, FF);
+    assert_non_null(l.m->layers[1].router);
+    loaded_free(&l);
+}
+
+static void test_experts_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct change c;
+        t9_status status;
+        const char *part;
+    } cases[] = {
+        {{.without_key = "expert_count"}, T9_STATUS_CORRUPT, "expert_count"},
+        {{.without_key = "expert_used_count"}, T9_STATUS_CORRUPT, "expert_used_count"},
+        {{.without_key = "expert_feed_forward_length"}, T9_STATUS_CORRUPT, "expert_feed_forward"},
+        {{.u32_key = "expert_count", .u32 = 513},
+         T9_STATUS_CORRUPT,
+         "expert_count is 513, outside 1..512"},
+        {{.u32_key = "expert_used_count", .u32 = 33},
+         T9_STATUS_CORRUPT,
+         "expert_used_count is 33, outside 1..32"},
+        {{.u32_key = "expert_used_count", .u32 = 4},
+         T9_STATUS_CORRUPT,
+         "expert_used_count is 4 of 3 experts"},
+        {{.u32_key = "expert_count", .u32 = 2},
+         T9_STATUS_CORRUPT,
+         "blk.0.ffn_gate_inp.weight is [8, 3], [8, 2] is expected"},
+        {{.u32_key = "expert_shared_count", .u32 = 1},
+         T9_STATUS_UNSUPPORTED,
+         "expert_shared_count = 1"},
+        {{.u32_key = "expert_gating_func", .u32 = 2},
+         T9_STATUS_UNSUPPORTED,
+         "expert_gating_func = 2"},
+        {{.u32_key = "expert_group_count", .u32 = 8},
+         T9_STATUS_UNSUPPORTED,
+         "expert_group_count = 8"},
+        {{.f32_key = "expert_weights_scale", .f32 = 2.5f},
+         T9_STATUS_UNSUPPORTED,
+         "expert_weights_scale = 2.5"},
+        {{.bool_key = "expert_weights_norm"}, T9_STATUS_UNSUPPORTED, "expert_weights_norm = false"},
+        {{.without = "blk.1.ffn_gate_inp.weight"},
+         T9_STATUS_CORRUPT,
+         "tensor blk.1.ffn_gate_inp.weight is missing"},
+        {{.without = "blk.1.ffn_up_exps.weight"},
+         T9_STATUS_CORRUPT,
+         "tensor blk.1.ffn_up_exps.weight is missing"},
+        {{.reshaped = "blk.1.ffn_down_exps.weight"},
+         T9_STATUS_CORRUPT,
+         "blk.1.ffn_down_exps.weight is [8, 8, 2, 1], [8, 8, 3] is expected"},
+        {{.reshaped = "blk.0.ffn_gate_up_exps.weight", .merged = true},
+         T9_STATUS_CORRUPT,
+         "blk.0.ffn_gate_up_exps.weight is [8, 16, 2, 1], [8, 16, 3] is expected"},
+        {{.extra = "blk.0.ffn_gate_exps.scale"}, T9_STATUS_UNSUPPORTED, "ffn_gate_exps.scale"},
+    };
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct change c = cases[i].c;
+        c.arch = "qwen3moe";
+        expect_refusal(c, cases[i].status, cases[i].part);
+    }
+}
+
+static void test_gpt_oss(void **state)
+{
+    (void)state;
+    struct loaded l;
+    const char *arch = "gpt-oss";
+    expect_ok((struct change){.arch = arch, .f32_key = "rope.scaling.factor", .f32 = 32}, &l);
+    const struct hparams *hp = &l.m->hp;
+    assert_int_equal(hp->window, 16);
+    assert_true(hp->sliding[0] && !hp->sliding[1]);
+    assert_int_equal(hp->act, ACT_SWIGLU_CLAMPED);
+    const struct layer *layer = &l.m->layers[1];
+    assert_int_equal(layer->sinks->n_in, HEADS);
+    assert_non_null(layer->router->bias);
+    assert_true(layer->down->bias[EXPERTS * EMBD - 1] == 0.5f);
+    /* Both kinds of layers scale their angles. */
+    near((double)l.m->rope.magnitude, 1.3465736);
+    near((double)l.m->rope_sliding.magnitude, 1.3465736);
+    const float *full = l.m->rope.inv_freq->data, *sliding = l.m->rope_sliding.inv_freq->data;
+    assert_true(full[1] == sliding[1] && full[0] == 1);
+    loaded_free(&l);
+    expect_ok((struct change){.arch = arch, .f32_key = "rope.freq_base_swa", .f32 = 100}, &l);
+    near((double)l.m->hp.rope_sliding.freq_base, 100);
+    near((double)l.m->hp.rope.freq_base, 10000);
+    loaded_free(&l);
+
+    expect_refusal((struct change){.arch = arch, .without = "blk.1.attn_sinks.weight"},
+                   T9_STATUS_CORRUPT, "tensor blk.1.attn_sinks.weight is missing");
+    expect_refusal((struct change){.arch = arch, .without = "blk.0.ffn_down_exps.bias"},
+                   T9_STATUS_CORRUPT, "tensor blk.0.ffn_down_exps.bias is missing");
+    expect_refusal((struct change){.arch = arch, .reshaped = "blk.0.ffn_up_exps.bias"},
+                   T9_STATUS_CORRUPT, "blk.0.ffn_up_exps.bias is [9, 3], [8, 3] is expected");
+    expect_refusal((struct change){.arch = arch, .str_key = "rope.scaling.type", .str = "none"},
+                   T9_STATUS_CORRUPT, "gpt-oss.rope.scaling.type is not yarn");
+    expect_refusal((struct change){.arch = arch, .without_key = "attention.sliding_window"},
+                   T9_STATUS_CORRUPT, "gpt-oss.attention.sliding_window");
 }
 
 static void test_tensors(void **state)
@@ -463,11 +674,10 @@ static void test_progress_and_cancel(void **state)
 }
 
 /* Whichever allocation fails, loading gives NOMEM and leaks nothing (the sanitizer looks). */
-static void test_every_allocation_may_fail(void **state)
+static void allocations_fail(const char *arch)
 {
-    (void)state;
     struct loaded l;
-    expect_ok((struct change){.arch = "qwen2"}, &l);
+    expect_ok((struct change){.arch = arch}, &l);
     model_free(l.m);
     l.m = NULL;
     int n_failed = 0;
@@ -483,6 +693,13 @@ static void test_every_allocation_may_fail(void **state)
     assert_non_null(l.m);
     assert_true(n_failed > 30);
     loaded_free(&l);
+}
+
+static void test_every_allocation_may_fail(void **state)
+{
+    (void)state;
+    allocations_fail("qwen2");
+    allocations_fail("gpt-oss");
 }
 
 static void test_batches_are_checked(void **state)
@@ -557,6 +774,28 @@ static void test_rope_frequencies(void **state)
     near((double)f[32], 3.382353e-4);
     near((double)f[40], 1.111425e-5);
     near((double)magnitude, 1);
+    /* gpt-oss: limits of 8.092779 and 17.398025 as they are; rounded they would be 8 and 18. */
+    p = (struct rope_params){.n_rot = 64,
+                             .freq_base = 150000,
+                             .factor = 32,
+                             .scaling = ROPE_SCALING_YARN,
+                             .original_context = 4096,
+                             .beta_fast = 32,
+                             .beta_slow = 1,
+                             .attn_factor = 1,
+                             .yarn_exact = true};
+    rope_frequencies(&p, NULL, f, &magnitude);
+    near((double)magnitude, 1.346574);
+    near((double)f[8], 5.081327e-2);
+    near((double)f[9], 3.170570e-2);
+    near((double)f[12], 6.794959e-3);
+    near((double)f[16], 4.564839e-4);
+    near((double)f[17], 1.293187e-4);
+    near((double)f[31], 3.023511e-7);
+    p.yarn_exact = false;
+    rope_frequencies(&p, NULL, f, &magnitude);
+    near((double)f[9], 3.162075e-2);
+    near((double)f[17], 2.279478e-4);
 }
 
 int main(void)
@@ -566,6 +805,9 @@ int main(void)
         cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_temperature),
         cmocka_unit_test(test_gemma3),
+        cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_experts_refused),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_progress_and_cancel),

@@ -88,14 +88,19 @@ static void check_variant(const char *name, const struct fixture *x, const struc
     assert_int_equal(fwd_seq_init(&f, &s, x->tokens, x->n_tokens, x->n_tokens, &err), T9_STATUS_OK);
     if (fwd_run(&f, &s, 64, &err) != T9_STATUS_OK)
         fail_msg("%s: %s", name, err.msg);
-    double e = fixture_error(s.logits, x->logits, x->n_tokens, x->n_vocab);
+    /* Rounding of keys and values decides between experts that are nearly equal. */
+    bool routed =
+        model_info(f.m)->n_experts > 0 && (v->kv == KV_TYPE_BF16 || v->kv == KV_TYPE_Q8_0);
+    double bound = routed ? 5 * v->bound : v->bound;
+    double e = (routed ? fixture_error_median : fixture_error)(s.logits, x->logits, x->n_tokens,
+                                                               x->n_vocab);
     fwd_seq_deinit(&f, &s);
     check_greedy(&f, x, v->bound, &n_clear);
     print_message("%-12s %-5s %-6s %s: relative error %.3g, %d of %d greedy tokens compared\n",
                   name, v->backend, v->isa ? v->isa : "", kv_type_name(v->kv), e, n_clear,
                   x->n_greedy);
-    if (!(e <= v->bound))
-        fail_msg("%s on %s: %.3g is above %.3g", name, v->backend, e, v->bound);
+    if (!(e <= bound))
+        fail_msg("%s on %s: %.3g is above %.3g", name, v->backend, e, bound);
     fwd_close(&f);
 }
 
@@ -157,13 +162,26 @@ static void test_gemma3(void **state)
     check_model("gemma3");
 }
 
+static void test_gpt_oss(void **state)
+{
+    (void)state;
+    check_model("gpt-oss");
+}
+
+static void test_qwen3moe(void **state)
+{
+    (void)state;
+    check_model("qwen3moe");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemma3),      cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_llama3_rope), cmocka_unit_test(test_mistral),
-        cmocka_unit_test(test_ministral3),  cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_gemma3),   cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_llama),    cmocka_unit_test(test_llama3_rope),
+        cmocka_unit_test(test_mistral),  cmocka_unit_test(test_ministral3),
+        cmocka_unit_test(test_qwen2),    cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_qwen3moe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
