@@ -103,7 +103,8 @@ static bool tells_tools(const struct prep *p, const struct chat_request *r)
 
 const struct dialect *prep_dialect(const struct prep *p, const struct chat_request *r)
 {
-    return tells_tools(p, r) ? dialect_find(STR("generic_json")) : p->info.dialect;
+    const struct dialect *own = p->info.dialect;
+    return tells_tools(p, r) && !own->reads_bare ? dialect_find(STR("generic_json")) : own;
 }
 
 void prep_write_messages(const struct chat_request *r, struct buf *out)

@@ -79,7 +79,7 @@ t9_status prep_check_ids(const struct prep *p, const struct chat_request *r,
 /* Warns of switches that the template does not have, and of tools that it does not know. */
 void prep_note_switches(const struct prep *p, struct chat_request *r);
 /* How the answer to a request is read: the model's dialect, or generic JSON where we had to tell
- * the model of the tools. */
+ * the model of the tools and its dialect does not read that. */
 const struct dialect *prep_dialect(const struct prep *p, const struct chat_request *r);
 /* Whether a prompt's last words open reasoning and don't close it. */
 bool prep_opens_reasoning(const struct prep *p, const struct dialect *d, const int32_t *ids,

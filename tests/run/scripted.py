@@ -15,15 +15,15 @@ import t9server
 
 TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-# Of each form of tests/lib/dialect_forms.c: a model's own template, used where it is at hand (those
-# of DeepSeek tell the model of no tools), and the words by which our own template becomes one of
-# that dialect.
+# Of each form of tests/lib/dialect_forms.c: a model's own template, used where it is at hand, and
+# the words by which our own template becomes one of that dialect: agent.jinja, or for those of the
+# second list chat.jinja, which tells the model of no tools, so that the server must.
 FORMS = {
     "harmony": ("openai-gpt-oss-120b", "<|channel|><|message|>"),
     "gemma4": ("google-gemma-4-31B-it", "<|tool_call>"),
     "kimi_k2": ("moonshotai-Kimi-K2", "<|tool_calls_section_begin|>"),
-    "deepseek": ("", "<\uff5cAssistant\uff5c>"),
-    "deepseek_r1": ("", "<\uff5cAssistant\uff5c>"),
+    "deepseek": ("deepseek-ai-DeepSeek-V3.1", "<\uff5cAssistant\uff5c>"),
+    "deepseek_r1": ("llama-cpp-deepseek-r1", "<\uff5cAssistant\uff5c>"),
     "mistral": ("mistralai-Ministral-3-14B-Reasoning-2512", "[TOOL_CALLS]"),
     "mistral_list": ("mistralai-Mistral-Nemo-Instruct-2407", "[TOOL_CALLS]"),
     "lfm2": ("LFM2.5-8B-A1B", "<|tool_call_start|>"),
@@ -33,19 +33,19 @@ FORMS = {
     "apriel": ("unsloth-Apriel-1.5", "<tool_calls>["),
     "hermes": ("NousResearch-Hermes-3-Llama-3.1-8B-tool_use", ""),
     "llama3": ("meta-llama-Llama-3.1-8B-Instruct", "<|start_header_id|>ipython"),
-    "generic_json": ("microsoft-Phi-3.5-mini-instruct", None),
+    "generic_json": ("microsoft-Phi-3.5-mini-instruct", ""),
 }
+TOLD_NO_TOOLS = ["generic_json", "deepseek_r1"]
 
 
 def template_of(form, folder=""):
     """The path of a template whose models write in that form."""
     name, words = FORMS[form]
     path = os.path.join(folder, name + ".jinja")
-    if name and folder and os.path.exists(path):
+    if folder and os.path.exists(path):
         return path
-    if words is None:
-        return os.path.join(TESTS, "data", "templates", "chat.jinja")
-    path = os.path.join(TESTS, "data", "templates", "agent.jinja")
+    path = os.path.join(TESTS, "data", "templates",
+                        "chat.jinja" if form in TOLD_NO_TOOLS else "agent.jinja")
     if not words:
         return path
     with open(path) as f:

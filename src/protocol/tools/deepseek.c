@@ -1,8 +1,10 @@
 /*
  * protocol/tools/deepseek.c - DeepSeek and its distillations, within a section of calls
  *
- *   R1, V3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, then {..} in a fence,
- * <｜tool▁call▁end｜> V3.1:    <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{..}<｜tool▁call▁end｜>
+ *   R1, V3:  <｜tool▁call▁begin｜>function<｜tool▁sep｜>NAME, {..} in a fence, <｜tool▁call▁end｜>
+ *   V3.1:    <｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{..}<｜tool▁call▁end｜>
+ *
+ * Its templates tell the model of no tools, so we do, and ask for bare JSON: both are read.
  *
  * The prompt itself opens the reasoning where the template wants it; a template that does not
  * leaves it to the model.
@@ -43,8 +45,12 @@ static marked_result head(const struct machine *m, str text, struct marked_head 
     return out->tool ? MARKED_HEAD : MARKED_NOT;
 }
 
+static const struct wrapper wrappers[] = {WRAPPERS_BARE};
+
 static const struct marked_syntax syntax = {
     .markers = {SECTION_BEGIN, CALL_BEGIN, SECTION_END, CALL_END},
+    .bare = wrappers,
+    .n_bare = T9_COUNT(wrappers),
     .head = head,
 };
 
@@ -67,6 +73,7 @@ const struct dialect dialect_deepseek = {
     .shown = shown,
     .think_open = "<think>",
     .think_close = "</think>",
+    .reads_bare = true,
     .state_bytes = sizeof(struct marked),
     .step = step,
 };

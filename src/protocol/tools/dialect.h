@@ -33,6 +33,8 @@ struct dialect {
     const char *think_open, *think_close;
     /* Whether a model of it reasons from the first token although the prompt opens nothing. */
     bool starts_in_reasoning;
+    /* Whether it reads what generic_json does, too. */
+    bool reads_bare;
     /* Ids of calls that its template accepts: letters and digits, so many. 0: any id. */
     int32_t id_letters;
     size_t state_bytes; /* zeroed at the start */

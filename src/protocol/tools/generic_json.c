@@ -13,8 +13,7 @@ static bool fits(const struct dialect_model *m)
 
 static void step(struct machine *m, void *state)
 {
-    static const struct wrapper wrappers[] = {{.open = "```json", .close = "```", .bare = true},
-                                              {.open = "{", .bare = true}};
+    static const struct wrapper wrappers[] = {WRAPPERS_BARE};
     wrapped_step(state, m, wrappers, sizeof wrappers / sizeof *wrappers);
 }
 

@@ -14,8 +14,9 @@ enum {
     PHASE_LANGUAGE,
     PHASE_ARGS,
     PHASE_FENCE_END,
+    PHASE_BARE,
 };
-enum { SECTION_BEGIN, CALL_BEGIN, SECTION_END, CALL_END };
+enum { SECTION_BEGIN, CALL_BEGIN, SECTION_END, CALL_END, BARE };
 
 /* Whether `text` has `marker` at `at`; it may when it ends within it. */
 static marked_result marker_at(str text, size_t at, str marker)
@@ -30,12 +31,22 @@ static marked_result marker_at(str text, size_t at, str marker)
 
 static bool outside(struct machine *m, struct marked *s, const struct marked_syntax *syntax)
 {
-    int which = machine_outside(m, syntax->markers);
+    const char *opens[BARE + WRAPPERS_MAX + 1];
+    size_t n = 0;
+    for (; n < BARE; n++)
+        opens[n] = syntax->markers[n];
+    for (size_t i = 0; i < syntax->n_bare && i < WRAPPERS_MAX; i++)
+        opens[n++] = syntax->bare[i].open;
+    opens[n] = NULL;
+    int which = machine_outside(m, opens);
     if (which < 0)
         return false;
     if (which == SECTION_BEGIN || which == CALL_BEGIN) {
         s->opening = (int8_t)which;
         s->phase = PHASE_HEAD;
+    } else if (which >= BARE) {
+        if (wrapped_open(&s->bare, m, syntax->bare, which - BARE))
+            s->phase = PHASE_BARE;
     } else if (!s->ends) {
         machine_text(m, str_from(syntax->markers[which]));
     }
@@ -87,6 +98,14 @@ static bool args(struct machine *m, struct marked *s, const struct marked_syntax
     return true;
 }
 
+static bool bare(struct machine *m, struct marked *s, const struct marked_syntax *syntax)
+{
+    bool goes_on = wrapped_inside(&s->bare, m, syntax->bare);
+    if (wrapped_is_outside(&s->bare))
+        s->phase = PHASE_OUTSIDE;
+    return goes_on;
+}
+
 /* Takes white space and the mark, which may be absent. */
 static bool optional(struct machine *m, struct marked *s, str mark, uint8_t then)
 {
@@ -110,6 +129,7 @@ void marked_step(struct machine *m, struct marked *s, const struct marked_syntax
         case PHASE_FENCE: goes_on = optional(m, s, STR("```"), PHASE_LANGUAGE); break;
         case PHASE_LANGUAGE: goes_on = optional(m, s, STR("json"), PHASE_ARGS); break;
         case PHASE_ARGS: goes_on = args(m, s, syntax); break;
+        case PHASE_BARE: goes_on = bare(m, s, syntax); break;
         default: goes_on = optional(m, s, STR("```"), PHASE_OUTSIDE); break;
         }
     }

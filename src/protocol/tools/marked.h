@@ -9,6 +9,7 @@
 #define T9_PROTOCOL_TOOLS_MARKED_H
 
 #include "protocol/tools/args.h"
+#include "protocol/tools/wrapped.h"
 
 /* What stands between CALL_BEGIN and the arguments. */
 struct marked_head {
@@ -27,6 +28,9 @@ typedef enum marked_result {
 struct marked_syntax {
     /* SECTION_BEGIN, CALL_BEGIN, SECTION_END, CALL_END, NULL. */
     const char *markers[5];
+    /* Calls that may stand there instead of marked ones; may be none. */
+    const struct wrapper *bare;
+    size_t n_bare;
     /* Reads the head at the beginning of `text`. It is asked again when there is more, up to some
      * length. */
     marked_result (*head)(const struct machine *m, str text, struct marked_head *out);
@@ -38,6 +42,7 @@ struct marked {
     bool ends;      /* end markers belong to a call, they are no text */
     bool fenced;
     struct args args;
+    struct wrapped bare;
 };
 
 void marked_step(struct machine *m, struct marked *s, const struct marked_syntax *syntax);

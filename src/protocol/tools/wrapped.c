@@ -15,6 +15,24 @@ enum phase {
     AFTER, /* a call */
 };
 
+bool wrapped_open(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, int which)
+{
+    const struct wrapper *found = &wrappers[which];
+    if (found->bare && !machine_on_own_line(m)) {
+        machine_text(m, str_from(found->open));
+        return false;
+    }
+    w->which = which;
+    w->phase = found->python ? FORM : CALL;
+    json_call_start(&w->call, found->open, strcmp(found->open, "{") == 0, found->bare);
+    return true;
+}
+
+bool wrapped_is_outside(const struct wrapped *w)
+{
+    return w->phase == OUTSIDE;
+}
+
 /* Goes on to the next marker; false: there is none yet. */
 static bool outside(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
 {
@@ -26,14 +44,7 @@ static bool outside(struct wrapped *w, struct machine *m, const struct wrapper *
     int which = machine_outside(m, opens);
     if (which < 0)
         return false;
-    const struct wrapper *found = &wrappers[which];
-    if (found->bare && !machine_on_own_line(m)) {
-        machine_text(m, str_from(found->open));
-        return true;
-    }
-    w->which = which;
-    w->phase = found->python ? FORM : CALL;
-    json_call_start(&w->call, found->open, strcmp(found->open, "{") == 0, found->bare);
+    (void)wrapped_open(w, m, wrappers, which);
     return true;
 }
 
@@ -98,16 +109,19 @@ static bool after(struct wrapped *w, struct machine *m, const struct wrapper *wr
     return true;
 }
 
+bool wrapped_inside(struct wrapped *w, struct machine *m, const struct wrapper *wrappers)
+{
+    switch (w->phase) {
+    case FORM: return form(w, m);
+    case CALL: return json(w, m);
+    case PYTHON: return python(w, m, &wrappers[w->which]);
+    default: return after(w, m, &wrappers[w->which]);
+    }
+}
+
 void wrapped_step(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n)
 {
     bool goes_on = true;
-    while (goes_on) {
-        switch (w->phase) {
-        case OUTSIDE: goes_on = outside(w, m, wrappers, n); break;
-        case FORM: goes_on = form(w, m); break;
-        case CALL: goes_on = json(w, m); break;
-        case PYTHON: goes_on = python(w, m, &wrappers[w->which]); break;
-        default: goes_on = after(w, m, &wrappers[w->which]); break;
-        }
-    }
+    while (goes_on)
+        goes_on = w->phase == OUTSIDE ? outside(w, m, wrappers, n) : wrapped_inside(w, m, wrappers);
 }

@@ -27,4 +27,17 @@ struct wrapped {
 /* [n]; the opening markers are told apart by their text. */
 void wrapped_step(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, size_t n);
 
+/* For dialects that look for their markers themselves. After that of wrappers[which]: true when a
+ * call may begin, else the marker was text. */
+bool wrapped_open(struct wrapped *w, struct machine *m, const struct wrapper *wrappers, int which);
+/* From there on: false when there must be more text. */
+bool wrapped_inside(struct wrapped *w, struct machine *m, const struct wrapper *wrappers);
+bool wrapped_is_outside(const struct wrapped *w);
+/* A JSON object with name and arguments, bare at the beginning of a line or in a fenced block. */
+#define WRAPPERS_BARE                                                                              \
+    {.open = "```json", .close = "```", .bare = true},                                             \
+    {                                                                                              \
+        .open = "{", .bare = true                                                                  \
+    }
+
 #endif
