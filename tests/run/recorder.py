@@ -41,8 +41,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             up.request(self.command, self.path, body or None,
                        {k: v for k, v in e.headers.items() if k.lower() not in HOP})
             self.answer(e, up.getresponse())
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True  # the client went away
+        except (BrokenPipeError, ConnectionResetError, http.client.IncompleteRead):
+            self.close_connection = True  # one of both went away
         finally:
             up.close()
 
