@@ -213,16 +213,16 @@ static void write_value(const struct prep *p, const char *key, bool verbose, str
 
 static void write_metadata(const struct prep *p, bool verbose, struct buf *b)
 {
+    static const char count[] = "general.parameter_count";
     const t9_model *m = prep_params_of(p)->model;
-    bool first = true;
     buf_puts(b, ",\"model_info\":{");
+    /* Files seldom have it. */
+    openai_member_i64(b, count, (int64_t)prep_info(p)->model.n_params);
     for (size_t i = 0; i < t9_model_n_keys(m); i++) {
         const char *key = t9_model_key(m, i);
-        if (strcmp(key, "tokenizer.chat_template") == 0)
-            continue; /* it is the template */
-        if (!first)
-            buf_putc(b, ',');
-        first = false;
+        if (strcmp(key, "tokenizer.chat_template") == 0 || strcmp(key, count) == 0)
+            continue; /* the first is the template */
+        buf_putc(b, ',');
         write_value(p, key, verbose, b);
     }
     buf_putc(b, '}');

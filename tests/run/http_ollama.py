@@ -150,6 +150,7 @@ class Tester:
         assert m.details == p.details == shown.details
         assert m.details.format == "gguf" and m.details.families == [m.details.family]
         assert shown.modelinfo["general.architecture"] == m.details.family
+        assert shown.modelinfo["general.parameter_count"] > 0
         assert shown.modelinfo["tokenizer.ggml.tokens"] is None
         assert "<|im_start|>" in shown.template and "completion" in shown.capabilities
         assert "tools" in shown.capabilities and "num_ctx" in shown.parameters

@@ -118,6 +118,24 @@ static void test_errors(void **state)
                     "{\"error\":\"pages from");
     http_rig_expect(r.port, "POST /api/chat HTTP/1.1\r\nContent-Length: 401\r\n", 413,
                     "{\"error\":\"the body is larger");
+    /* One that goes on is refused past the HTTP library. */
+    int fd = client_connect(r.port, 0);
+    static const char head[] = "POST /api/chat HTTP/1.1\r\nHost: localhost\r\n"
+                               "Transfer-Encoding: chunked\r\n\r\n";
+    static char chunk[65536 + 16];
+    struct buf in;
+    memcpy(chunk, "10000\r\n", 7);
+    memset(chunk + 7, ' ', 65536);
+    memcpy(chunk + 7 + 65536, "\r\n", 2);
+    (void)client_send(fd, head, sizeof head - 1);
+    for (int i = 0; i < 40 && client_send(fd, chunk, 7 + 65536 + 2); i++)
+        continue;
+    buf_init(&in, 1 << 20);
+    (void)client_read_until(fd, &in, 0, "{\"error\":\"the body is larger");
+    assert_int_equal(client_status(&in), 413);
+    assert_true(client_has(&in, "{\"error\":\"the body is larger"));
+    buf_deinit(&in);
+    close(fd);
     http_rig_stop(&r);
     http_params_init(&p);
     p.api_keys = keys;
