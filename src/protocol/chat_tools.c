@@ -37,8 +37,7 @@ static t9_status wrong(struct policy_ctx *c, const char *where, const char *memb
 {
     char param[64], brief[64];
     (void)snprintf(param, sizeof param, "%.48s.%s", where, member);
-    (void)snprintf(brief, sizeof brief, STR_FMT,
-                   STR_ARG(str_slice(name, 0, name.n < 60 ? name.n : 60)));
+    (void)snprintf(brief, sizeof brief, STR_FMT, (int)(name.n < 60 ? name.n : 60), name.p);
     return chat_fail(c->err, T9_STATUS_INVALID, param, "invalid_value", "%s of \"%s\" %s", param,
                      brief, what);
 }

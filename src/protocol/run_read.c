@@ -520,11 +520,12 @@ static str tool_name(const struct chat_run *run, str name)
 static void tell_call(struct run_choice *c, const struct run_part *part, struct chat_event *ev)
 {
     str args = buf_str(&c->whole->args);
-    c->call = (struct chat_part){.kind = CHAT_EVENT_CALL,
-                                 .text = str_slice(args, args.n - part->n_bytes, args.n),
-                                 .name = part->name,
-                                 .call_id = part->call_id,
-                                 .complete = part->complete};
+    c->call = (struct chat_part){
+        .kind = CHAT_EVENT_CALL,
+        .text = part->n_bytes ? str_slice(args, args.n - part->n_bytes, args.n) : STR(""),
+        .name = part->name,
+        .call_id = part->call_id,
+        .complete = part->complete};
     ev->whole_call = &c->call;
 }
 
@@ -600,13 +601,14 @@ static struct chat_part walk_on(const struct run_choice *c, struct part_walk *at
 {
     str *text = &at->rest[p->kind == CHAT_EVENT_TEXT ? 0 : p->kind == CHAT_EVENT_REASONING ? 1 : 2];
     struct chat_part part = {.kind = p->kind,
-                             .text = str_slice(*text, 0, p->n_bytes),
+                             .text = {text->p, p->n_bytes},
                              .name = p->name,
                              .call_id = p->call_id,
                              .complete = p->complete};
     if (run_wants_details(c->run))
         part.tokens = answer_tokens(c, at->at, at->at + p->n_tokens);
-    *text = str_slice(*text, p->n_bytes, text->n);
+    if (p->n_bytes) /* where there is none of a kind, there is no place to go on from */
+        *text = str_slice(*text, p->n_bytes, text->n);
     at->at += p->n_tokens;
     return part;
 }
