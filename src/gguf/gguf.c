@@ -466,7 +466,10 @@ str gguf_arr_str(const struct gguf_arr *a, uint64_t i)
 {
     if (a->type != GGUF_TYPE_STR || i >= a->n)
         return (str){NULL, 0};
-    return ((const str *)a->data)[i];
+    const char *p = (const char *)a->data + a->at[i];
+    uint64_t n; /* checked when the file was opened */
+    memcpy(&n, p, sizeof n);
+    return (str){p + sizeof n, (size_t)n};
 }
 
 uint64_t gguf_arr_u64(const struct gguf_arr *a, uint64_t i)

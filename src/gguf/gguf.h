@@ -58,12 +58,13 @@ typedef enum gguf_type {
         GGUF_TYPE_COUNT = 13
 } gguf_type;
 
-/* Elements of an array value. Use the accessors; `data` is unaligned little-endian bytes, or a
- * table of `str` when type is STR. */
+/* Elements of an array value. Use the accessors; `data` is the file's bytes, unaligned and little
+ * endian, and at[] says where in them each string begins when type is STR. */
 struct gguf_arr {
     gguf_type type;
     uint64_t n;
     const void *data;
+    const uint32_t *at;
 };
 
 struct gguf_kv {

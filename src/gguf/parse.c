@@ -398,16 +398,20 @@ static void parse_array(struct cursor *c, struct gguf_kv *kv)
         }
         return;
     }
-    str *strs = mem_calloc(n, sizeof *strs);
-    if (!strs) {
+    uint32_t *at = mem_calloc(n, sizeof *at); /* metadata is far from 4 GiB */
+    if (!at) {
         FAIL(c, T9_STATUS_NOMEM, "key %s: out of memory for %llu strings",
              gguf_show(kv->key, shown), (unsigned long long)n);
         return;
     }
-    kv->arr.data = strs;
+    const uint64_t start = c->pos;
+    kv->arr.data = take(c, 0);
+    kv->arr.at = at;
     kv->arr.n = n;
-    for (uint64_t i = 0; i < n && c->st == T9_STATUS_OK; i++)
-        strs[i] = take_str(c, "array string", GGUF_STR_BYTES_MAX);
+    for (uint64_t i = 0; i < n && c->st == T9_STATUS_OK; i++) {
+        at[i] = (uint32_t)(c->pos - start);
+        take_str(c, "array string", GGUF_STR_BYTES_MAX);
+    }
 }
 
 static void parse_kvs(struct cursor *c, uint64_t n)
@@ -624,10 +628,10 @@ void part_drop_kvs(struct gguf_part *p)
         struct gguf_kv *kv = &p->kvs[i];
         if (kv->type == GGUF_TYPE_ARR && kv->arr.type == GGUF_TYPE_STR) {
             union {
-                const void *in;
+                const uint32_t *in;
                 void *out;
-            } data = {.in = kv->arr.data};
-            mem_free(data.out);
+            } at = {.in = kv->arr.at};
+            mem_free(at.out);
         }
     }
     index_deinit(&p->kv_index);

@@ -7,6 +7,13 @@
 #include "base/mem.h"
 #include "gguf/gguf.h"
 
+/* What the source points to, until the tokenizer has what it keeps. */
+struct tables {
+    str *token, *merge;
+    int32_t *type, *suppress;
+    float *score;
+};
+
 /* A missing key is no error: the default stays. */
 static t9_status optional(t9_status st)
 {
@@ -45,6 +52,22 @@ static t9_status read_ints(const struct gguf *g, const char *key, int32_t **out,
         int64_t v = gguf_arr_i64(&a, i);
         (*out)[i] = v < 0 || v > INT32_MAX ? -1 : (int32_t)v;
     }
+    *n = a.n;
+    return T9_STATUS_OK;
+}
+
+/* Texts, which stay in the file's memory. */
+static t9_status read_texts(const struct gguf *g, const char *key, str **out, uint64_t *n,
+                            struct t9_err *err)
+{
+    struct gguf_arr a = {0};
+    T9_TRY(read_array(g, key, &a, true, err));
+    *out = mem_calloc(a.n + 1, sizeof(**out));
+    if (!*out)
+        return t9_fail(err, T9_STATUS_NOMEM, "%s: no memory for %llu texts", key,
+                       (unsigned long long)a.n);
+    for (uint64_t i = 0; i < a.n; i++)
+        (*out)[i] = gguf_arr_str(&a, i);
     *n = a.n;
     return T9_STATUS_OK;
 }
@@ -105,32 +128,27 @@ static t9_status read_scores(const struct gguf *g, struct tok_source *s, float *
     return T9_STATUS_OK;
 }
 
-static t9_status read_tables(const struct gguf *g, struct tok_source *s, int32_t **type,
-                             float **score, struct t9_err *err)
+static t9_status read_tables(const struct gguf *g, struct tok_source *s, struct tables *x,
+                             struct t9_err *err)
 {
     struct gguf_arr a = {0};
     uint64_t n_types = 0;
-    T9_TRY(read_array(g, "tokenizer.ggml.tokens", &a, true, err));
-    s->token = a.data;
-    s->n_tokens = a.n;
-    t9_status st = read_array(g, "tokenizer.ggml.merges", &a, true, err);
-    if (st == T9_STATUS_OK) {
-        s->merge = a.data;
-        s->n_merges = a.n;
-    }
-    T9_TRY(optional(st));
-    T9_TRY(read_ints(g, "tokenizer.ggml.token_type", type, &n_types, err));
-    s->type = *type;
+    T9_TRY(read_texts(g, "tokenizer.ggml.tokens", &x->token, &s->n_tokens, err));
+    s->token = x->token;
+    T9_TRY(optional(read_texts(g, "tokenizer.ggml.merges", &x->merge, &s->n_merges, err)));
+    s->merge = x->merge;
+    T9_TRY(read_ints(g, "tokenizer.ggml.token_type", &x->type, &n_types, err));
+    s->type = x->type;
     if (s->type && n_types != s->n_tokens)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "tokenizer.ggml.token_type has %llu elements, but there are %llu tokens",
                        (unsigned long long)n_types, (unsigned long long)s->n_tokens);
-    st = gguf_get_arr(g, "tokenizer.ggml.precompiled_charsmap", &a, err);
+    t9_status st = gguf_get_arr(g, "tokenizer.ggml.precompiled_charsmap", &a, err);
     if (st == T9_STATUS_OK)
         s->n_charsmap = a.n;
     T9_TRY(optional(st));
     /* Only merging by score reads them; other kinds of files carry all sorts there. */
-    return str_eqz(s->model, "llama") ? read_scores(g, s, score, err) : T9_STATUS_OK;
+    return str_eqz(s->model, "llama") ? read_scores(g, s, &x->score, err) : T9_STATUS_OK;
 }
 
 static t9_status read_flags(const struct gguf *g, struct tok_source *s, struct t9_err *err)
@@ -143,8 +161,7 @@ static t9_status read_flags(const struct gguf *g, struct tok_source *s, struct t
 
 t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_err *err)
 {
-    int32_t *type = NULL, *suppress = NULL;
-    float *score = NULL;
+    struct tables x = {0};
     struct tok_source s;
     struct t9_err ignored = {0}; /* optional keys write "missing" here when the caller gave NULL */
     struct t9_err *e = err ? err : &ignored;
@@ -154,20 +171,22 @@ t9_status tokenizer_new(struct tokenizer **out, const struct gguf *g, struct t9_
     if (st == T9_STATUS_OK)
         st = optional(gguf_get_str(g, "tokenizer.ggml.pre", &s.pre, e));
     if (st == T9_STATUS_OK)
-        st = read_tables(g, &s, &type, &score, e);
+        st = read_tables(g, &s, &x, e);
     if (st == T9_STATUS_OK)
         st = read_ids(g, &s, e);
     if (st == T9_STATUS_OK)
         st = read_flags(g, &s, e);
     if (st == T9_STATUS_OK)
-        st = read_ints(g, "tokenizer.ggml.suppress_tokens", &suppress, &s.n_suppress, e);
-    s.suppress = suppress;
+        st = read_ints(g, "tokenizer.ggml.suppress_tokens", &x.suppress, &s.n_suppress, e);
+    s.suppress = x.suppress;
     if (st == T9_STATUS_OK)
         st = tokenizer_new_from(out, &s, e);
     if (st == T9_STATUS_OK)
         *e = (struct t9_err){0}; /* a missing optional key left its message */
-    mem_free(type);
-    mem_free(score);
-    mem_free(suppress);
+    mem_free(x.token);
+    mem_free(x.merge);
+    mem_free(x.type);
+    mem_free(x.score);
+    mem_free(x.suppress);
     return st;
 }
