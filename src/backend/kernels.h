@@ -22,6 +22,24 @@ struct be_task {
 };
 void be_barrier(struct be_task *t); /* returns at once when nth == 1 */
 
+/* Of ROPE_ANGLES: the position of row `row` that pair i turns by. */
+static inline int32_t op_pair_pos(const struct op *op, int32_t row, int32_t i)
+{
+    const struct view *v = &op->src[0];
+    const int32_t *pos = (const int32_t *)v->p + (size_t)row * (size_t)v->stride;
+    if (i % 3 == 1 && i < 3 * op->i[0])
+        return pos[1];
+    return i % 3 == 2 && i < 3 * op->i[1] ? pos[2] : pos[0];
+}
+
+/* Of ADD and ACT_MUL: row `row` of the second source; NULL: nothing is added to it. */
+static inline const float *op_second_row(const struct op *op, int32_t row)
+{
+    const struct view *v = &op->src[1];
+    size_t at = (size_t)row * (size_t)v->stride;
+    return v->dtype == VIEW_PTR ? ((const float *const *)v->p)[at] : (const float *)v->p + at;
+}
+
 /* Of QK_NORM_ROPE_STORE: what a row's query is multiplied by. A position before the first counts as
  * it. */
 static inline float op_q_scale(const struct op *op, int32_t row)

@@ -159,6 +159,19 @@ void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view
     submit(cx, &op);
 }
 
+void op_rope_angles_3d(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
+                       float magnitude, int32_t n_h, int32_t n_w)
+{
+    struct op op = {.kind = OP_ROPE_ANGLES, .n_dst = 1, .n_src = 2};
+    op.dst[0] = dst;
+    op.src[0] = pos;
+    op.src[1] = inv_freq;
+    op.i[0] = n_h;
+    op.i[1] = n_w;
+    op.f[0] = magnitude;
+    submit(cx, &op);
+}
+
 void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
 {
     struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 8, .n_w = 3, .kv_write = 1};
@@ -252,4 +265,9 @@ void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view
     op.src[0] = src;
     op.src[1] = weights;
     submit(cx, &op);
+}
+
+void op_add_rows(struct cx *cx, struct view x, struct view rows)
+{
+    op_add(cx, x, x, rows);
 }

@@ -171,6 +171,11 @@ void op_matmul_add(struct cx *cx, struct view dst, struct view src, const struct
  *   dst0, src0 = pos i32[T] (stride may be 3), src1 = inv_freq f32[n_rot/2], f0 = magnitude */
 void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
                     float magnitude);
+/* The same with three positions a row, t h w, interleaved: pair i takes h where i % 3 == 1 and
+ * i < 3 n_h, w where i % 3 == 2 and i < 3 n_w, else t.
+ *   dst0, src0 = pos i32[T, 3], src1, f0, i0 = n_h, i1 = n_w */
+void op_rope_angles_3d(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
+                       float magnitude, int32_t n_h, int32_t n_w);
 
 struct op_rope_store {
     struct view q;          /* [T, H * d], rotated in place (dst0) */
@@ -218,6 +223,9 @@ void op_attn_paged(struct cx *cx, const struct op_attn *a);
 void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act);
 /* dst = a + b, same shape. dst may alias either.   dst0, src0, src1 */
 void op_add(struct cx *cx, struct view dst, struct view a, struct view b);
+/* x[t] += rows[t], a `const float *` [D], where that is not NULL (VIEW_PTR [T]).
+ *   dst0 = src0 = x, src1 = rows */
+void op_add_rows(struct cx *cx, struct view x, struct view rows);
 
 /* The experts of each row: ids[T, K] i32 are the K largest of its logits [T, E], largest first (of
  * equal ones the lower index first; NaN counts as -inf), weights[T, K] the softmax over these K

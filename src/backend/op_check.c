@@ -134,7 +134,10 @@ static t9_status check_rope_angles(const struct op *op, struct t9_err *err)
     T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
     if (dst->cols % 2 != 0)
         return fail(op, err, "%d rotated dimensions, an even number is wanted", dst->cols);
-    T9_TRY(want(op, "pos", &op->src[0], VIEW_I32, dst->rows, 1, err));
+    int32_t half = dst->cols / 2, n_h = op->i[0], n_w = op->i[1];
+    if (n_h < 0 || n_w < 0 || 3 * (int64_t)n_h > half + 1 || 3 * (int64_t)n_w > half + 2)
+        return fail(op, err, "%d and %d of %d pairs for h and w", n_h, n_w, half);
+    T9_TRY(want(op, "pos", &op->src[0], VIEW_I32, dst->rows, n_h || n_w ? 3 : 1, err));
     return want(op, "inv_freq", &op->src[1], VIEW_F32, 1, dst->cols / 2, err);
 }
 
@@ -203,6 +206,11 @@ static t9_status check_two(const struct op *op, struct t9_err *err)
     const struct view *dst = &op->dst[0];
     T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
     T9_TRY(want(op, "the first source", &op->src[0], VIEW_F32, dst->rows, dst->cols, err));
+    if (op->kind == OP_ADD && op->src[1].dtype == VIEW_PTR) {
+        if (dst->p != op->src[0].p)
+            return fail(op, err, "rows are added in place");
+        return want(op, "the rows", &op->src[1], VIEW_PTR, dst->rows, 1, err);
+    }
     T9_TRY(want(op, "the second source", &op->src[1], VIEW_F32, dst->rows, dst->cols, err));
     if (op->kind == OP_ACT_MUL && (op->i[0] < 0 || op->i[0] >= ACT_COUNT))
         return fail(op, err, "activation %d", op->i[0]);

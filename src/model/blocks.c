@@ -11,6 +11,11 @@ static struct view row_i32(const int32_t *p, const struct batch *b)
     return view_i32(p, b->n_rows, 1);
 }
 
+static struct view row_ptr(const float *const *p, const struct batch *b)
+{
+    return (struct view){(void *)(uintptr_t)p, b->n_rows, 1, 1, VIEW_PTR, 0};
+}
+
 static struct view page_table(const struct batch *b)
 {
     return view_i32(b->page_table, b->n_seqs, b->page_table_stride);
@@ -21,17 +26,23 @@ static struct view page_pool(const struct batch *b)
     return (struct view){b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
 }
 
-/* Text only: the first of the three positions. */
-static struct view text_pos(const struct batch *b)
+/* The first n of the three positions. */
+static struct view positions(const struct batch *b, int32_t n)
 {
-    return (struct view){(void *)(uintptr_t)b->pos, b->n_rows, 1, 3, VIEW_I32, 0};
+    return (struct view){(void *)(uintptr_t)b->pos, b->n_rows, n, 3, VIEW_I32, 0};
 }
 
-static struct view rope_angles(struct cx *cx, const struct rope_table *r, const struct batch *b)
+static struct view rope_angles(struct cx *cx, const struct model *m, const struct rope_table *r,
+                               const struct batch *b)
 {
     int32_t half = r->inv_freq->n_in;
     struct view angles = cx_alloc(cx, b->n_rows, 2 * half);
-    op_rope_angles(cx, angles, text_pos(b), view_f32(r->inv_freq->data, 1, half), r->magnitude);
+    struct view inv_freq = view_f32(r->inv_freq->data, 1, half);
+    if (m->hp.rope_h || m->hp.rope_w)
+        op_rope_angles_3d(cx, angles, positions(b, 3), inv_freq, r->magnitude, m->hp.rope_h,
+                          m->hp.rope_w);
+    else
+        op_rope_angles(cx, angles, positions(b, 1), inv_freq, r->magnitude);
     return angles;
 }
 
@@ -40,12 +51,11 @@ struct trunk block_begin(struct cx *cx, const struct model *m, const struct batc
     struct trunk t = {.x = cx_alloc(cx, b->n_rows, m->hp.n_embd)};
     struct view override = {0};
     if (b->embed_override)
-        override =
-            (struct view){(void *)(uintptr_t)b->embed_override, b->n_rows, 1, 1, VIEW_PTR, 0};
+        override = row_ptr(b->embed_override, b);
     op_embed_rows(cx, t.x, row_i32(b->token, b), override, m->token_embd, m->hp.embd_scale);
-    t.angles = rope_angles(cx, &m->rope, b);
+    t.angles = rope_angles(cx, m, &m->rope, b);
     if (m->hp.window)
-        t.sliding = rope_angles(cx, &m->rope_sliding, b);
+        t.sliding = rope_angles(cx, m, &m->rope_sliding, b);
     return t;
 }
 
@@ -90,7 +100,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                                       .q_norm = l->q_norm,
                                                       .k_norm = l->k_norm,
                                                       .q_scale = m->q_scale,
-                                                      .pos = text_pos(b),
+                                                      .pos = positions(b, 1),
                                                       .q_scale_every = hp->q_temperature_every,
                                                       .kv = b->kv,
                                                       .n_head = hp->n_head,
@@ -186,6 +196,8 @@ void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b)
         cx->layer = (int16_t)il;
         block_attention(cx, m, b, il, &t);
         block_ffn(cx, m, b, il, &t);
+        if (il < b->n_deepstack)
+            op_add_rows(cx, t.x, row_ptr(b->deepstack + (size_t)il * (size_t)b->n_rows, b));
     }
     cx->layer = -1;
     block_head(cx, m, b, &t);

@@ -288,6 +288,39 @@ t9_status hparams_whole_heads(const struct model *m, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
+t9_status hparams_sections(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    uint32_t n[3] = {0}, half = (uint32_t)hp->rope.n_rot / 2;
+    for (uint64_t i = 0; i < 3; i++) {
+        T9_TRY(gguf_get_u32_at(g, key(&r, "rope.dimension_sections"), i, &n[i], err));
+        T9_TRY(in_range(r.key, n[i], 0, half, err));
+    }
+    if (n[0] + n[1] + n[2] != half)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "%s is %" PRIu32 ", %" PRIu32 " and %" PRIu32 " of %" PRIu32 " pairs", r.key,
+                       n[0], n[1], n[2], half);
+    if (3 * n[1] > half + 1 || 3 * n[2] > half + 2)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s has more pairs for h or w (%" PRIu32 ", %" PRIu32
+                       ") than every third of %" PRIu32,
+                       r.key, n[1], n[2], half);
+    hp->rope_h = (int32_t)n[1];
+    hp->rope_w = (int32_t)n[2];
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_deepstack(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    uint32_t n = 0;
+    T9_TRY(opt_u32(&r, "n_deepstack_layers", &n, err));
+    T9_TRY(in_range(r.key, n, 0, (uint32_t)m->hp.n_layers, err));
+    m->hp.n_deepstack = (int32_t)n;
+    return T9_STATUS_OK;
+}
+
 t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_err *err)
 {
     struct reader r = {.g = g, .arch = m->arch->name};

@@ -18,11 +18,11 @@
 
 static const struct arch *const archs[] = {&arch_gemma3,   &arch_gpt_oss, &arch_llama,
                                            &arch_mistral3, &arch_qwen2,   &arch_qwen3,
-                                           &arch_qwen3moe};
+                                           &arch_qwen3moe, &arch_qwen3vl};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe";
+    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl";
 }
 
 /* Loading state. */
@@ -593,9 +593,10 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
     if (b->n_rows < 1 || b->n_seqs < 1 || b->n_outputs < 0)
         return t9_fail(err, T9_STATUS_INVALID, "a batch of %d rows, %d sequences, %d outputs",
                        b->n_rows, b->n_seqs, b->n_outputs);
-    if (b->n_deepstack != 0)
-        return t9_fail(err, T9_STATUS_UNSUPPORTED, "architecture '%s' takes no deep-stack inputs",
-                       m->arch->name);
+    if (b->n_deepstack < 0 || b->n_deepstack > m->hp.n_deepstack)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "deep-stack inputs for %d layers; this %s takes %d", b->n_deepstack,
+                       m->arch->name, m->hp.n_deepstack);
     const struct kv_geom *kv = b->kv;
     if (!kv || kv->n_layers != m->hp.n_layers || kv->n_head_kv != m->hp.n_head_kv ||
         kv->head_dim != m->hp.head_dim)
@@ -624,6 +625,7 @@ t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t
     /* Addresses that are never read. */
     static int32_t any_i32[1];
     static float any_f32[1];
+    static const float *any_row[1];
     struct measure measure;
     struct scratch scratch;
     struct cx cx;
@@ -640,6 +642,8 @@ t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t
                       .kv_pool = any_f32,
                       .kv = kv,
                       .out_row = any_i32,
+                      .n_deepstack = m->hp.n_deepstack,
+                      .deepstack = any_row,
                       .logits = any_f32};
     T9_TRY(model_forward(m, &cx, &b, err));
     *scratch_bytes = scratch.peak;

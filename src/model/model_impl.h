@@ -58,6 +58,8 @@ struct hparams {
     int32_t window; /* keys that a sliding layer's row sees, its own included; 0: none slides */
     bool sliding[LAYERS_MAX];
     struct rope_params rope, rope_sliding;
+    int32_t rope_h, rope_w; /* pairs that turn by h and w; see op_rope_angles_3d */
+    int32_t n_deepstack;    /* layers that take inputs of media rows behind them */
 };
 
 /* One transformer block. Biases are in the weights that they belong to. */
@@ -108,7 +110,7 @@ struct arch {
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
 extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
-    arch_qwen3, arch_qwen3moe;
+    arch_qwen3, arch_qwen3moe, arch_qwen3vl;
 
 /* ---- hparams.c ---- */
 
@@ -120,6 +122,10 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
 void hparams_ignore_window(const struct model *m, const struct gguf *g);
 /* For architectures that rotate whole heads: refuses another dimension_count. */
 t9_status hparams_whole_heads(const struct model *m, struct t9_err *err);
+/* "rope.dimension_sections": how many pairs turn by each of three positions, interleaved. */
+t9_status hparams_sections(struct model *m, const struct gguf *g, struct t9_err *err);
+/* "n_deepstack_layers", where the file has it. */
+t9_status hparams_deepstack(struct model *m, const struct gguf *g, struct t9_err *err);
 /* The query temperature, where the file has one: "attention.temperature_scale" over
  * "rope.scaling.original_context_length". */
 t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_err *err);
@@ -189,8 +195,8 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
                const struct trunk *t);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
-/* All of it, for architectures without peculiarities: begin, attention and feed-forward of each
- * layer, head. */
+/* All of it, for architectures without peculiarities: begin, attention, feed-forward and deep-stack
+ * inputs of each layer, head. */
 void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b);
 
 #endif

@@ -28,8 +28,9 @@ static t9_status alloc_batch(struct fwd *f, struct t9_err *err)
     f->out_row = ints(rows);
     f->logits = mem_calloc(rows * n_vocab, sizeof(float));
     f->free_page = ints((size_t)f->p.n_pages);
-    if (!f->token || !f->pos || !f->kv_idx || !f->row_seq || !f->page_table || !f->out_row ||
-        !f->logits || !f->free_page)
+    f->media = mem_calloc((1 + FWD_DEEPSTACK_MAX) * rows, sizeof(*f->media));
+    if (!f->media || !f->token || !f->pos || !f->kv_idx || !f->row_seq || !f->page_table ||
+        !f->out_row || !f->logits || !f->free_page)
         return no_memory(err);
     return T9_STATUS_OK;
 }
@@ -97,6 +98,7 @@ void fwd_close(struct fwd *f)
     mem_free(f->out_row);
     mem_free(f->logits);
     mem_free(f->free_page);
+    mem_free(f->media);
     model_free(f->m);
     be_free(f->be);
     gguf_close(f->g);
@@ -143,13 +145,34 @@ static t9_status add_rows(struct fwd *f, struct batch *b, struct fwd_seq *s, int
     for (int32_t i = 0; i < n; i++) {
         int32_t row = b->n_rows++, at = s->done + i;
         f->token[row] = s->tokens[at];
-        f->pos[3 * row] = f->pos[3 * row + 1] = f->pos[3 * row + 2] = at;
+        for (int32_t k = 0; k < 3; k++)
+            f->pos[3 * row + k] = s->media ? s->media->pos[3 * at + k] : at;
         f->kv_idx[row] = at;
         f->row_seq[row] = b->n_seqs;
         f->out_row[row] = row;
     }
     b->n_seqs++;
     return T9_STATUS_OK;
+}
+
+/* Points the batch to what is given for its rows, once they are all there. */
+static void add_media(struct fwd *f, struct batch *b, const struct fwd_seq *seqs,
+                      const struct fwd_chunk *chunks)
+{
+    size_t rows = (size_t)b->n_rows, width = (size_t)model_info(f->m)->n_embd;
+    memset(f->media, 0, (1 + FWD_DEEPSTACK_MAX) * rows * sizeof(*f->media));
+    for (size_t r = 0; r < rows; r++) {
+        const struct fwd_media *m = seqs[chunks[b->row_seq[r]].seq].media;
+        int32_t i = m ? b->kv_idx[r] - m->first : -1;
+        if (i < 0 || i >= m->n_rows)
+            continue;
+        b->embed_override = f->media;
+        b->deepstack = f->media + rows;
+        b->n_deepstack = m->n_deepstack;
+        for (int32_t k = 0; k <= m->n_deepstack; k++)
+            f->media[(size_t)k * rows + r] =
+                m->values + ((size_t)k * (size_t)m->n_rows + (size_t)i) * width;
+    }
 }
 
 t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *chunks,
@@ -170,6 +193,7 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
     for (int32_t i = 0; i < n_chunks; i++)
         T9_TRY(add_rows(f, &b, &seqs[chunks[i].seq], chunks[i].n, err));
     b.n_outputs = b.n_rows;
+    add_media(f, &b, seqs, chunks);
     if (f->compare)
         cx_init_compare(&cx, f->compare, &f->scratch);
     else

@@ -33,7 +33,16 @@ struct fwd {
     struct compare *compare; /* when set, steps go through this sink instead of a tape */
     /* Batch arrays of max_rows rows. */
     int32_t *token, *pos, *kv_idx, *row_seq, *page_table, *out_row;
+    const float **media; /* [1 + FWD_DEEPSTACK_MAX][max_rows] */
     float *logits;
+};
+
+/* Rows that are given instead of looked up, and where all rows of their sequence are. */
+enum { FWD_DEEPSTACK_MAX = 4 };
+struct fwd_media {
+    const int32_t *pos; /* [n][3] of the sequence's tokens */
+    int32_t first, n_rows, n_deepstack;
+    const float *values; /* [1 + n_deepstack][n_rows][width] */
 };
 
 /* A sequence: tokens [n], of which `done` are in the KV. */
@@ -41,7 +50,8 @@ struct fwd_seq {
     const int32_t *tokens;
     int32_t n, done;
     int32_t *pages, n_pages;
-    float *logits; /* [cap][n_vocab] of every position done */
+    const struct fwd_media *media; /* NULL: text */
+    float *logits;                 /* [cap][n_vocab] of every position done */
     int32_t cap;
 };
 

@@ -491,6 +491,12 @@ static void add_keys(struct maker *m)
         arch_f32(m, "rope.scaling.factor", 8);
         arch_u32(m, "rope.scaling.original_context_length", 256);
     }
+    if (strcmp(p->arch, "qwen3vl") == 0) {
+        int32_t half = (int32_t)hd / 2, third = half / 3,
+                sections[] = {half - 2 * third, third, third, 0};
+        gw_arr(&m->w, "qwen3vl.rope.dimension_sections", GGUF_TYPE_I32, sections, 4);
+        arch_u32(m, "n_deepstack_layers", 1);
+    }
     if (strcmp(p->arch, "mistral3") == 0) {
         arch_f32(m, "attention.temperature_scale", 0.1f);
         arch_u32(m, "rope.scaling.original_context_length", MKGGUF_TEMPERATURE_EVERY);
@@ -499,15 +505,16 @@ static void add_keys(struct maker *m)
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3", "gpt-oss", "llama",   "mistral3",
-                                        "qwen2",  "qwen3",   "qwen3moe"};
+    static const char *const archs[] = {"gemma3", "gpt-oss", "llama",    "mistral3",
+                                        "qwen2",  "qwen3",   "qwen3moe", "qwen3vl"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(err, T9_STATUS_INVALID,
-                       "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3 or qwen3moe",
-                       p->arch);
+        return t9_fail(
+            err, T9_STATUS_INVALID,
+            "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe or qwen3vl",
+            p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe */
+    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim;              /* 0 = width / heads */
     uint32_t experts, experts_used; /* of gpt-oss and qwen3moe, each of `ffn`; 0 = 6 and 2 */

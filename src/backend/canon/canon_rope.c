@@ -12,10 +12,10 @@ void canon_rope_angles(const struct op *op, struct be_task *t)
     int64_t lo, hi;
     task_slice(t, dst->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
-        float pos = (float)view_i32_at(&op->src[0], r), *out = view_row(dst, r);
+        float *out = view_row(dst, r);
         for (int32_t i = 0; i < half; i++) {
             float s, c;
-            det_sincos(pos * inv_freq[i], &s, &c);
+            det_sincos((float)op_pair_pos(op, r, i) * inv_freq[i], &s, &c);
             out[i] = c * op->f[0];
             out[half + i] = s * op->f[0];
         }

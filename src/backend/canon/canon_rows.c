@@ -97,9 +97,9 @@ void canon_add(const struct op *op, struct be_task *t)
     int64_t lo, hi;
     task_slice(t, dst->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
-        const float *a = view_row(&op->src[0], r), *b = view_row(&op->src[1], r);
+        const float *a = view_row(&op->src[0], r), *b = op_second_row(op, r);
         float *out = view_row(dst, r);
-        for (int32_t i = 0; i < dst->cols; i++)
+        for (int32_t i = 0; b && i < dst->cols; i++)
             out[i] = a[i] + b[i];
     }
 }

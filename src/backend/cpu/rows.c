@@ -74,11 +74,13 @@ static void elements(const struct op *op, struct be_task *t)
         int32_t r = (int32_t)(i / chunks), c = (int32_t)(i % chunks) * COLUMNS;
         int32_t n = dst->cols - c < COLUMNS ? dst->cols - c : COLUMNS;
         float *out = view_row(dst, r) + c;
-        const float *a = view_row(&op->src[0], r) + c, *b = view_row(&op->src[1], r) + c;
+        const float *a = view_row(&op->src[0], r) + c, *b = op_second_row(op, r);
+        if (!b)
+            continue;
         if (op->kind == OP_ADD)
-            isa->add(out, a, b, n);
+            isa->add(out, a, b + c, n);
         else
-            isa->act_mul(out, a, b, n, (act_kind)op->i[0]);
+            isa->act_mul(out, a, b + c, n, (act_kind)op->i[0]);
     }
 }
 

@@ -42,10 +42,9 @@ static void rope_angles(const struct op *op, struct be_task *t)
     const float *inv_freq = op->src[1].p;
     int32_t half = dst->cols / 2;
     for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
-        float pos = (float)ref_i32(&op->src[0], r);
         float *out = ref_row(dst, r);
         for (int32_t i = 0; i < half; i++) {
-            float angle = pos * inv_freq[i];
+            float angle = (float)op_pair_pos(op, r, i) * inv_freq[i];
             out[i] = cosf(angle) * op->f[0];
             out[half + i] = sinf(angle) * op->f[0];
         }
@@ -88,9 +87,9 @@ static void add(const struct op *op, struct be_task *t)
 {
     const struct view *dst = &op->dst[0];
     for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
-        const float *a = ref_row(&op->src[0], r), *b = ref_row(&op->src[1], r);
+        const float *a = ref_row(&op->src[0], r), *b = op_second_row(op, r);
         float *out = ref_row(dst, r);
-        for (int32_t i = 0; i < dst->cols; i++)
+        for (int32_t i = 0; b && i < dst->cols; i++)
             out[i] = a[i] + b[i];
     }
 }

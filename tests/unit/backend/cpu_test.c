@@ -236,11 +236,24 @@ static void test_embed(void **state)
 /* ---- rows and elements ---- */
 
 struct rows_case {
-    int32_t rows, cols, kind; /* 0 to 2: act_mul; 3: add; 4: rmsnorm */
+    int32_t rows, cols, kind; /* 0 to 2: act_mul; 3: add; 4: rmsnorm; 5: add_rows */
     float *dst;
     const float *a, *b;
     struct weight norm;
 };
+
+/* In place, so that the first source goes there before. */
+static void add_every_other_row(struct cx *cx, struct view dst, const struct rows_case *c)
+{
+    static const float *rows[17];
+    assert_true(c->rows <= (int32_t)T9_COUNT(rows));
+    for (int32_t r = 0; r < c->rows; r++) {
+        size_t at = (size_t)r * (size_t)(c->cols + 1);
+        memcpy(c->dst + at, c->a + at, (size_t)c->cols * sizeof(float));
+        rows[r] = r % 2 ? NULL : c->b + at;
+    }
+    op_add_rows(cx, dst, (struct view){rows, c->rows, 1, 1, VIEW_PTR, 0});
+}
 
 static void rows_op(struct cx *cx, void *arg)
 {
@@ -252,11 +265,13 @@ static void rows_op(struct cx *cx, void *arg)
         op_act_mul(cx, dst, a, b, (act_kind)c->kind);
     else if (c->kind == ACT_COUNT)
         op_add(cx, dst, a, b);
+    else if (c->kind == ACT_COUNT + 2)
+        add_every_other_row(cx, dst, c);
     else
         op_rmsnorm(cx, dst, a, &c->norm, 1e-5f);
 }
 
-enum { KINDS = ACT_COUNT + 2 };
+enum { KINDS = ACT_COUNT + 3 };
 
 static void test_rows(void **state)
 {

@@ -113,6 +113,16 @@ static void test_shapes_are_refused_by_name(void **state)
     expect_refusal(&b, "7 rotated dimensions");
     op_rope_angles(&b.cx, view_f32(y, 2, 8), view_i32(ids, 2, 1), view_f32(x, 1, 3), 1);
     expect_refusal(&b, "inv_freq is [1, 3], [1, 4] wanted");
+    op_rope_angles_3d(&b.cx, view_f32(y, 2, 8), view_i32(ids, 2, 1), view_f32(x, 1, 4), 1, 1, 1);
+    expect_refusal(&b, "pos is [2, 1], [2, 3] wanted");
+    op_rope_angles_3d(&b.cx, view_f32(y, 2, 8), view_i32(ids, 1, 3), view_f32(x, 1, 4), 1, 2, 1);
+    expect_refusal(&b, "2 and 1 of 4 pairs for h and w");
+    const float *given[2] = {NULL};
+    struct view rows = {given, 2, 1, 1, VIEW_PTR, 0};
+    op_add_rows(&b.cx, view_f32(y, 3, 8), rows);
+    expect_refusal(&b, "the rows is [2, 1], [3, 1] wanted");
+    op_add(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), rows);
+    expect_refusal(&b, "rows are added in place");
     op_act_mul(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), view_f32(x, 1, 8), ACT_SILU);
     expect_refusal(&b, "second source");
     op_act_mul(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), view_f32(x, 2, 8), (act_kind)9);

@@ -150,6 +150,13 @@ static void test_rope_angles(void **state)
     op_rope_angles(&b.cx, view_f32(out, 2, 4), p, view_f32(inv_freq, 1, 2), 2);
     near(out, (const float[]){2, 2, 0, 0, 2 * cosf(3), 2 * cosf(1.5f), 2 * sinf(3), 2 * sinf(1.5f)},
          8);
+
+    /* Three positions: pair 1 turns by h, 2 by w, the others by t, for the sections end. */
+    const float ones[] = {1, 1, 1, 1, 1, 1};
+    float out3[24];
+    p.cols = 3;
+    op_rope_angles_3d(&b.cx, view_f32(out3, 2, 12), p, view_f32(ones, 1, 6), 1, 1, 1);
+    near(out3, (const float[]){1, cosf(9), cosf(9), 1, 1, 1, 0, sinf(9), sinf(9), 0, 0, 0}, 12);
     done(&b);
 }
 
@@ -164,6 +171,10 @@ static void test_activations(void **state)
     op_act_mul(&b.cx, view_f32(gate, 1, 4), view_f32(gate, 1, 4), view_f32(up, 1, 4),
                ACT_GELU_TANH);
     near(gate, (const float[]){0, 1.68238401f, -0.31761599f, 2.99636269f}, 4);
+    float x[] = {1, 2, 3, 4}, y[] = {5, 7};
+    const float *rows[] = {NULL, y};
+    op_add_rows(&b.cx, view_f32(x, 2, 2), (struct view){rows, 2, 1, 1, VIEW_PTR, 0});
+    near(x, (const float[]){1, 2, 8, 11}, 4);
     op_add(&b.cx, view_f32(up, 1, 4), view_f32(up, 1, 4), view_f32(up, 1, 4));
     near(up, (const float[]){10, 4, 4, 2}, 4);
     /* Gate is cut above only, up on both sides: (7, -7) and (-10, 7) of the second and third. */

@@ -21,16 +21,29 @@ bool fixture_path(char *out, size_t n, const char *name, const char *file)
     return false;
 }
 
-static t9_status read_ints(yyjson_val *arr, int32_t *out, int32_t *n, struct t9_err *err)
+static t9_status read_ints(yyjson_val *arr, size_t max, int32_t *out, int32_t *n,
+                           struct t9_err *err)
 {
     *n = 0;
     size_t count = yyjson_arr_size(arr);
-    if (count == 0 || count > FIXTURE_TOKENS_MAX)
+    if (count == 0 || count > max)
         return t9_fail(err, T9_STATUS_CORRUPT, "%zu tokens", count);
     yyjson_arr_iter it = yyjson_arr_iter_with(arr);
     for (yyjson_val *v; (v = yyjson_arr_iter_next(&it)) != NULL;)
         out[(*n)++] = (int32_t)yyjson_get_int(v);
     return T9_STATUS_OK;
+}
+
+static t9_status read_media(struct fixture *f, yyjson_val *media, struct t9_err *err)
+{
+    int32_t n = 0;
+    if (!media)
+        return T9_STATUS_OK;
+    f->media_first = (int32_t)yyjson_get_int(json_get(media, "first"));
+    f->media_rows = (int32_t)yyjson_get_int(json_get(media, "rows"));
+    f->n_deepstack = (int32_t)yyjson_get_int(json_get(media, "deepstack"));
+    T9_TRY(read_ints(json_get(media, "positions"), T9_COUNT(f->pos), f->pos, &n, err));
+    return n == 3 * f->n_tokens ? T9_STATUS_OK : t9_fail(err, T9_STATUS_CORRUPT, "%d positions", n);
 }
 
 static t9_status read_json(struct fixture *f, const char *path, struct t9_err *err)
@@ -41,39 +54,50 @@ static t9_status read_json(struct fixture *f, const char *path, struct t9_err *e
     t9_status st = file_read_all(path, &text, err);
     if (st == T9_STATUS_OK)
         st = json_parse(&doc, buf_str(&text), JSON_LIMITS_REQUEST, err);
+    yyjson_val *root = yyjson_doc_get_root(doc), *greedy = json_get(root, "greedy");
     if (st == T9_STATUS_OK) {
-        yyjson_val *root = yyjson_doc_get_root(doc), *greedy = json_get(root, "greedy");
         f->n_vocab = (int32_t)yyjson_get_int(json_get(root, "vocab"));
         f->n_prompt = (int32_t)yyjson_get_int(json_get(greedy, "prompt"));
-        st = read_ints(json_get(root, "tokens"), f->tokens, &f->n_tokens, err);
+        st = read_ints(json_get(root, "tokens"), FIXTURE_TOKENS_MAX, f->tokens, &f->n_tokens, err);
         if (st == T9_STATUS_OK)
-            st = read_ints(json_get(greedy, "tokens"), f->greedy, &f->n_greedy, err);
+            st = read_ints(json_get(greedy, "tokens"), FIXTURE_TOKENS_MAX, f->greedy, &f->n_greedy,
+                           err);
     }
+    if (st == T9_STATUS_OK)
+        st = read_media(f, json_get(root, "media"), err);
     yyjson_doc_free(doc);
     buf_deinit(&text);
+    return st;
+}
+
+t9_status fixture_floats(const char *name, const char *file, size_t n, float **out,
+                         struct t9_err *err)
+{
+    char path[512];
+    struct buf bytes;
+    size_t want = n * sizeof(float);
+    if (!fixture_path(path, sizeof(path), name, file))
+        return t9_fail(err, T9_STATUS_NOT_FOUND, "no %s of %s", file, name);
+    buf_init(&bytes, want);
+    t9_status st = file_read_all(path, &bytes, err);
+    if (st == T9_STATUS_OK && bytes.n != want)
+        st = t9_fail(err, T9_STATUS_CORRUPT, "%s has %zu bytes, %zu wanted", path, bytes.n, want);
+    if (st == T9_STATUS_OK && (*out = mem_alloc(want)) != NULL)
+        memcpy(*out, bytes.p, want);
+    buf_deinit(&bytes);
     return st;
 }
 
 t9_status fixture_load(struct fixture *f, const char *name, struct t9_err *err)
 {
     char path[512];
-    struct buf bytes;
     *f = (struct fixture){0};
     if (!fixture_path(f->path, sizeof(f->path), name, "model.gguf") ||
         !fixture_path(path, sizeof(path), name, "reference.json"))
         return t9_fail(err, T9_STATUS_NOT_FOUND, "no fixture %s", name);
     T9_TRY(read_json(f, path, err));
-    if (!fixture_path(path, sizeof(path), name, "logits.f32"))
-        return t9_fail(err, T9_STATUS_NOT_FOUND, "no logits of %s", name);
-    size_t want = (size_t)f->n_tokens * (size_t)f->n_vocab * sizeof(float);
-    buf_init(&bytes, want);
-    t9_status st = file_read_all(path, &bytes, err);
-    if (st == T9_STATUS_OK && bytes.n != want)
-        st = t9_fail(err, T9_STATUS_CORRUPT, "%s has %zu bytes, %zu wanted", path, bytes.n, want);
-    if (st == T9_STATUS_OK && (f->logits = mem_alloc(want)) != NULL)
-        memcpy(f->logits, bytes.p, want);
-    buf_deinit(&bytes);
-    return st;
+    return fixture_floats(name, "logits.f32", (size_t)f->n_tokens * (size_t)f->n_vocab, &f->logits,
+                          err);
 }
 
 void fixture_free(struct fixture *f)

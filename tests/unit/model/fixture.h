@@ -18,11 +18,17 @@ struct fixture {
     int32_t tokens[FIXTURE_TOKENS_MAX], n_tokens;
     int32_t n_prompt, greedy[FIXTURE_TOKENS_MAX], n_greedy;
     float *logits; /* [n_tokens][n_vocab] */
+    /* With media rows: the place of the first, how many, layers with inputs behind them, positions
+     * [n_tokens][3]. The files are the test's to read. */
+    int32_t media_first, media_rows, n_deepstack, pos[3 * FIXTURE_TOKENS_MAX];
 };
 
 /* NOT_FOUND when neither place has a model of this name. */
 t9_status fixture_load(struct fixture *f, const char *name, struct t9_err *err);
 void fixture_free(struct fixture *f);
+/* n floats of a file of this model; the caller frees. */
+t9_status fixture_floats(const char *name, const char *file, size_t n, float **out,
+                         struct t9_err *err);
 /* Only the path. */
 bool fixture_path(char *out, size_t n, const char *name, const char *file);
 /* Largest over n rows of ||ours - reference|| / ||reference||. */

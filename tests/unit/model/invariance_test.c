@@ -270,6 +270,12 @@ static void test_qwen3moe(void **state)
     check_fixture("qwen3moe");
 }
 
+static void test_qwen3vl(void **state)
+{
+    (void)state;
+    check_fixture("qwen3vl-media");
+}
+
 /* ---- quantised models of width 256 ---- */
 
 /* Logits of the first sequence on a backend; the caller frees. */
@@ -377,8 +383,8 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
 static void test_quantised(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",  "gemma3",
-                                        "mistral3", "qwen3moe", "gpt-oss"};
+    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",   "gemma3",
+                                        "mistral3", "qwen3moe", "gpt-oss", "qwen3vl"};
     uint32_t n = 0;
     for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
         if (dtype_can_dequantize(id) && n++ % TYPE_STEP == 0)
@@ -432,7 +438,7 @@ int main(void)
         cmocka_unit_test(test_llama),    cmocka_unit_test(test_ministral3),
         cmocka_unit_test(test_qwen2),    cmocka_unit_test(test_qwen3),
         cmocka_unit_test(test_qwen3moe), cmocka_unit_test(test_quantised),
-        cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_experts),  cmocka_unit_test(test_qwen3vl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ struct change {
     uint32_t ff_array[LAYERS]; /* feed_forward_length per layer */
     bool merged;               /* experts' gate and up in one tensor */
     bool dense_first;          /* layer 0 has no experts */
+    int32_t sections[4];       /* rope.dimension_sections, where there are any */
 };
 
 static void key_of(char out[128], const struct change *c, const char *suffix)
@@ -73,6 +74,9 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     key_of(key, c, "attention.layer_norm_rms_epsilon");
     if (!c->f32_key || strcmp(c->f32_key, "attention.layer_norm_rms_epsilon") != 0)
         gw_f32(w, key, 1e-5f);
+    key_of(key, c, "rope.dimension_sections");
+    if (c->sections[0])
+        gw_arr(w, key, GGUF_TYPE_I32, c->sections, 4);
     if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss"))
         put_u32(w, c, "attention.sliding_window", 16);
     if (has_experts(c)) {
@@ -175,6 +179,8 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         {"attn_v.bias", KV_HEADS * HEAD, 0, "qwen2"},
         {"attn_q_norm.weight", HEAD, 0, "qwen3"},
         {"attn_k_norm.weight", HEAD, 0, "qwen3"},
+        {"attn_q_norm.weight", HEAD, 0, "qwen3vl"},
+        {"attn_k_norm.weight", HEAD, 0, "qwen3vl"},
         {"attn_q_norm.weight", HEAD, 0, "gemma3"},
         {"attn_k_norm.weight", HEAD, 0, "gemma3"},
         {"attn_q_norm.weight", HEAD, 0, "qwen3moe"},
@@ -356,7 +362,7 @@ static void test_architectures(void **state)
     struct loaded l;
     expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
                    "architecture 'foo' is not supported; known: gemma3, gpt-oss, llama, "
-                   "mistral3, qwen2, qwen3, qwen3moe");
+                   "mistral3, qwen2, qwen3, qwen3moe, qwen3vl");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -534,6 +540,37 @@ static void test_gpt_oss(void **state)
                    T9_STATUS_CORRUPT, "gpt-oss.rope.scaling.type is not yarn");
     expect_refusal((struct change){.arch = arch, .without_key = "attention.sliding_window"},
                    T9_STATUS_CORRUPT, "gpt-oss.attention.sliding_window");
+}
+
+/* Three positions a row, and layers with inputs behind them. */
+static void test_sections(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct change c = {.arch = "qwen3vl",
+                       .sections = {1, 1, 0, 0},
+                       .u32_key = "n_deepstack_layers",
+                       .u32 = LAYERS};
+    expect_ok(c, &l);
+    assert_int_equal(l.m->hp.rope_h, 1);
+    assert_int_equal(l.m->hp.rope_w, 0);
+    assert_int_equal(l.m->hp.n_deepstack, LAYERS);
+    loaded_free(&l);
+    c.u32 = LAYERS + 1;
+    expect_refusal(c, T9_STATUS_CORRUPT, "n_deepstack_layers is 3, outside 0..2");
+    c.u32_key = NULL;
+    c.sections[0] = 2;
+    expect_refusal(c, T9_STATUS_CORRUPT, "rope.dimension_sections is 2, 1 and 0 of 2 pairs");
+    c.sections[0] = -1;
+    expect_refusal(c, T9_STATUS_CORRUPT, "rope.dimension_sections");
+    expect_refusal((struct change){.arch = "qwen3vl", .sections = {-2, 4, 0, 0}}, T9_STATUS_CORRUPT,
+                   "rope.dimension_sections");
+    expect_refusal((struct change){.arch = "qwen3vl"}, T9_STATUS_CORRUPT,
+                   "rope.dimension_sections");
+    /* All pairs by height is no interleaving. */
+    int32_t half = HEAD / 2;
+    expect_refusal((struct change){.arch = "qwen3vl", .sections = {half - 2, 2, 0, 0}},
+                   half == 2 ? T9_STATUS_CORRUPT : T9_STATUS_UNSUPPORTED, "dimension_sections");
 }
 
 static void test_tensors(void **state)
@@ -804,6 +841,7 @@ int main(void)
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_temperature),
+        cmocka_unit_test(test_sections),
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_gpt_oss),
         cmocka_unit_test(test_qwen3moe),

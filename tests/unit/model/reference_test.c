@@ -3,6 +3,7 @@
  * KV type that this build and machine have: the largest relative error over positions, and the
  * greedy continuation where the margin between the two best tokens is above the error.
  */
+#include "base/mem.h"
 #include "lib/forward.h"
 #include "unit/model/fixture.h"
 
@@ -174,6 +175,65 @@ static void test_qwen3moe(void **state)
     check_model("qwen3moe");
 }
 
+static void test_qwen3vl(void **state)
+{
+    (void)state;
+    check_model("qwen3vl");
+}
+
+/* Rows that are given, with three positions and inputs behind the first layers; in chunks that cut
+ * through them. */
+static void check_media(const struct fixture *x, const struct variant *v, const float *want,
+                        const struct fwd_media *media, int32_t chunk)
+{
+    struct fwd f;
+    struct fwd_seq s;
+    struct t9_err err = {0};
+    struct fwd_params p = {
+        .backend = v->backend, .isa = v->isa, .n_threads = 2, .kv_type = v->kv, .page_seed = 7};
+    t9_status st = fwd_open(&f, x->path, &p, &err);
+    if (st == T9_STATUS_UNSUPPORTED)
+        return;
+    assert_int_equal(st, T9_STATUS_OK);
+    assert_int_equal(fwd_seq_init(&f, &s, x->tokens, x->n_tokens, x->n_tokens, &err), T9_STATUS_OK);
+    s.media = media;
+    if (fwd_run(&f, &s, chunk, &err) != T9_STATUS_OK)
+        fail_msg("%s", err.msg);
+    double e = fixture_error(s.logits, want, x->n_tokens, x->n_vocab);
+    print_message("media        %-5s %-6s %s: relative error %.3g\n", v->backend,
+                  v->isa ? v->isa : "", kv_type_name(v->kv), e);
+    if (!(e <= v->bound))
+        fail_msg("%.3g is above %.3g", e, v->bound);
+    fwd_seq_deinit(&f, &s);
+    fwd_close(&f);
+}
+
+static void test_media(void **state)
+{
+    (void)state;
+    struct fixture x;
+    struct t9_err err = {0};
+    float *want = NULL, *values = NULL;
+    const char *name = "qwen3vl-media";
+    check_model(name);
+    assert_int_equal(fixture_load(&x, name, &err), T9_STATUS_OK);
+    size_t n = (size_t)(1 + x.n_deepstack) * (size_t)x.media_rows * 96;
+    assert_int_equal(fixture_floats(name, "media.f32", n, &values, &err), T9_STATUS_OK);
+    assert_int_equal(fixture_floats(name, "media_logits.f32",
+                                    (size_t)x.n_tokens * (size_t)x.n_vocab, &want, &err),
+                     T9_STATUS_OK);
+    struct fwd_media media = {.pos = x.pos,
+                              .first = x.media_first,
+                              .n_rows = x.media_rows,
+                              .n_deepstack = x.n_deepstack,
+                              .values = values};
+    for (size_t i = 0; i < T9_COUNT(variants); i++)
+        check_media(&x, &variants[i], want, &media, i % 2 ? 64 : 11);
+    mem_free(want);
+    mem_free(values);
+    fixture_free(&x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -181,7 +241,8 @@ int main(void)
         cmocka_unit_test(test_llama),    cmocka_unit_test(test_llama3_rope),
         cmocka_unit_test(test_mistral),  cmocka_unit_test(test_ministral3),
         cmocka_unit_test(test_qwen2),    cmocka_unit_test(test_qwen3),
-        cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_qwen3moe), cmocka_unit_test(test_qwen3vl),
+        cmocka_unit_test(test_media),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
