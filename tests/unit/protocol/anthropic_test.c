@@ -188,6 +188,7 @@ static void test_limits(void **state)
     buf_deinit(&b);
     refused(false, "{\"messages\":[" USER "]}", "max_tokens", "missing");
     refused(false, "{\"max_tokens\":9}", "messages", "missing");
+    refused(false, BODY "\"tools\":[{\"input_schema\":{}}]}", "tools[0].name", "must have 1 to");
     refused(false, BODY "\"stop_sequences\":\"a\"}", "stop_sequences", "array");
     refused(false, SAID("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":\"x\"}"),
             "messages[1].content[0].input", "an object");
