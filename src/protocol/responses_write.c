@@ -74,23 +74,26 @@ static uint32_t hex4(const char *p)
     return v & 0xffff;
 }
 
-/* Reads \uXXXX, a pair of them where the first asks for it. Returns how many bytes they are; 0:
- * there is more to come. */
+/* Reads \uXXXX, a pair of them where the first asks for it; half of a pair is no character. Returns
+ * how many bytes they are; 0: there is more to come. */
 static size_t read_unicode(str s, struct buf *out)
 {
     char text[4];
     if (s.n < 6)
         return 0;
-    uint32_t cp = hex4(s.p + 2);
-    size_t n = 6;
-    if (cp >= 0xd800 && cp < 0xdc00) {
-        if (s.n < 12)
-            return 0;
-        n = 12;
-        cp = 0x10000 + ((cp & 0x3ff) << 10) + (hex4(s.p + 8) & 0x3ff);
-    }
-    buf_append(out, text, utf8_encode(cp, text));
-    return n;
+    uint32_t cp = hex4(s.p + 2), low = 0;
+    bool half = cp >= 0xd800 && cp < 0xdc00;
+    bool more = half && (s.n < 7 || (s.p[6] == '\\' && (s.n < 8 || s.p[7] == 'u')));
+    if (more && s.n < 12)
+        return 0;
+    if (more)
+        low = hex4(s.p + 8);
+    bool pair = low >= 0xdc00 && low < 0xe000;
+    if (pair)
+        cp = 0x10000 + ((cp & 0x3ff) << 10) + (low & 0x3ff);
+    size_t n = utf8_encode(cp, text);
+    buf_append(out, n ? text : "\xef\xbf\xbd", n ? n : 3);
+    return pair ? 12 : 6;
 }
 
 /* The same for any escape. */
