@@ -58,7 +58,9 @@ void check_parser(const struct chat_adapter *a, const uint8_t *data, size_t size
     str body = {(const char *)data + (size ? 1 : 0), size ? size - 1 : 0};
     t9_status s = a->parse(body, choice & 1, &r, &e);
     if (s == T9_STATUS_OK) {
-        check_conversation(&r, (struct history_caps){choice & 2, choice & 4, choice & 8});
+        check_conversation(&r, (struct history_caps){.system = choice & 2,
+                                                     .later_system = choice & 4,
+                                                     .user_twice = choice & 8});
     } else {
         struct buf b;
         yyjson_doc *doc = NULL;
