@@ -1,10 +1,9 @@
 /*
  * tools/mkgguf.c - command line of tests/lib/mkgguf.h: writes a tiny random-weight model.
  *
- *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--experts N]
- *          [--experts-used N] [--merged] [--head-dim N] [--ffn N] [--vocab N] [--context N]
- * [--quant TYPE] [--seed N]
- *          [--mix] [--untied] OUT.gguf
+ *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]
+ *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--vocab N] [--context N]
+ *          [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf
  */
 #include "lib/mkgguf.h"
 #include "base/num.h"
@@ -18,9 +17,9 @@ static int usage(const char *why, const char *what)
     fprintf(stderr,
             "mkgguf: %s%s\n"
             "usage: mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N]\n"
-            "              [--experts N] [--experts-used N] [--merged] [--head-dim N] [--ffn N] "
-            "[--vocab N] [--context N]\n"
-            "              [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf\n",
+            "              [--head-dim N] [--ffn N] [--experts N] [--experts-used N] [--merged]\n"
+            "              [--vocab N] [--context N] [--quant TYPE] [--seed N] [--mix] [--untied]\n"
+            "              OUT.gguf\n",
             why, what);
     return 2;
 }
