@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Requests that agents sent to our server, which it must go on taking where no agent is installed.
 
-    agent_requests.py --server SCRIPTED_SERVER         check those of tests/data/agents
+    agent_requests.py --server SCRIPTED_SERVER [--program TEMPO9 --mkgguf MKGGUF]
+                                                       check those of tests/data/agents
     agent_requests.py --make DIR                       write them anew, from what
                                                        `agents_test.py --keep DIR` left
 
@@ -10,7 +11,8 @@ our own task. Ids and folders are others, and in the place of an agent's own tex
 words of the same lengths, long ones cut short.
 
 Each request ends a session with a task done; it is sent as it is, and the scripted model answers it
-with a call of the last of the tools, so the prompt had both. Sent again, all of it is cached.
+with a call of the last of the tools, so the prompt had both. Sent again, all of it is cached; so it
+is by the true engine, too.
 Standard library only.
 """
 
@@ -20,14 +22,18 @@ import http.client
 import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 
 from agents_test import AGAIN, AGENTS, FINAL, LAST, PROMPT, SEEN, SHELL, is_aside, usages
-from recorder import Exchange
+from recorder import LIMITS, Exchange
 from scripted import TESTS, Scripted, template_of
+import t9server
 
 FOLDER = os.path.join(TESTS, "data", "agents")
 TEXT_MAX = 1200
+ANSWER_TOKENS = 4
 OURS = (AGAIN, FINAL, LAST, PROMPT, SEEN, SHELL, "I will read it first.", "cat note.txt",
         "note.txt", "Copy the note")
 # Members whose texts are names, not prose.
@@ -145,9 +151,31 @@ def check(server, path):
         print("%s: %d tools, %d tokens" % (os.path.basename(path), len(request["body"]["tools"]), n))
 
 
+def check_engine(args, files):
+    """The same with a tiny model of random weights: what is cached is the engine's own doing."""
+    with tempfile.TemporaryDirectory(prefix="agent-model-") as folder:
+        model = os.path.join(folder, "tiny.gguf")
+        subprocess.run([args.mkgguf, "--width", "64", "--layers", "1", "--heads", "2", "--kv-heads",
+                        "1", "--ffn", "128", "--context", "65536", model], check=True)
+        with t9server.Server(args.program, model) as s:
+            for path in files:
+                with open(path) as f:
+                    request = json.load(f)
+                request["body"].update((k, ANSWER_TOKENS) for k in LIMITS if k in request["body"])
+                if "input" in request["body"]:
+                    request["body"]["max_output_tokens"] = ANSWER_TOKENS
+                ask(s.port, request)
+                n, cached = usages(ask(s.port, request))
+                if cached < n - 1:
+                    raise AssertionError("%s: the engine had %d of %d tokens" % (path, cached, n))
+                print("%s: the engine had %d of %d tokens" % (os.path.basename(path), cached, n))
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--server")
+    p.add_argument("--program")
+    p.add_argument("--mkgguf")
     p.add_argument("--make")
     args = p.parse_args()
     if args.make:
@@ -158,6 +186,8 @@ def main():
         raise SystemExit("no requests in " + FOLDER)
     for path in files:
         check(args.server, path)
+    if args.program:
+        check_engine(args, files)
     return 0
 
 

