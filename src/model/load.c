@@ -569,14 +569,6 @@ const struct model_info *model_info(const struct model *m)
     return &m->info;
 }
 
-uint64_t model_n_params_met(const struct model_info *info)
-{
-    if (info->n_experts == 0)
-        return info->n_params;
-    uint64_t of_one = info->n_expert_params / (uint64_t)info->n_experts;
-    return info->n_params - of_one * (uint64_t)(info->n_experts - info->n_experts_used);
-}
-
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
                         struct t9_err *err)
 {
