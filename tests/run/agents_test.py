@@ -267,7 +267,8 @@ def do_task(args, agent, form):
 
 def hold_turn(args, agent):
     def judge(asked, work):
-        check(all(e.status == 200 for e in asked), "not all of its questions were answered")
+        # Where the prompt takes minutes one gives up, and asks again: the cache then has a part.
+        check(any(e.status == 200 for e in asked), "none of its questions was answered")
         return [usages(e) for e in asked]
 
     with tempfile.TemporaryDirectory(prefix="agent-work-") as work, \
