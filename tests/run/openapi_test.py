@@ -51,7 +51,7 @@ def main():
              "--checks", CHECKS, "--max-examples", str(a.examples), "--seed", "9",
              "--phases", "examples,coverage,fuzzing", "--request-timeout", "20",
              "--max-failures", "20", "--suppress-health-check", "all", "--no-color"],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.seconds * 6,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=a.seconds * 12,
             cwd=folder.name, check=False)
     finally:
         server.terminate()
