@@ -151,12 +151,7 @@ void op_matmul_add(struct cx *cx, struct view dst, struct view src, const struct
 void op_rope_angles(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,
                     float magnitude)
 {
-    struct op op = {.kind = OP_ROPE_ANGLES, .n_dst = 1, .n_src = 2};
-    op.dst[0] = dst;
-    op.src[0] = pos;
-    op.src[1] = inv_freq;
-    op.f[0] = magnitude;
-    submit(cx, &op);
+    op_rope_angles_3d(cx, dst, pos, inv_freq, magnitude, 0, 0);
 }
 
 void op_rope_angles_3d(struct cx *cx, struct view dst, struct view pos, struct view inv_freq,

@@ -32,7 +32,7 @@ static inline bool str_eqz(str a, const char *z)
 }
 static inline str str_slice(str s, size_t from, size_t to)
 {
-    return (str){s.p + from, to - from};
+    return (str){s.p ? s.p + from : NULL, to - from}; /* NULL + 0 is undefined in C */
 }
 /* memcmp order, shorter first on a tie. */
 int str_cmp(str a, str b);
