@@ -18,11 +18,12 @@
 
 static const struct arch *const archs[] = {&arch_gemma3,   &arch_gpt_oss, &arch_llama,
                                            &arch_mistral3, &arch_qwen2,   &arch_qwen3,
-                                           &arch_qwen3moe, &arch_qwen3vl};
+                                           &arch_qwen3moe, &arch_qwen3vl, &arch_qwen3vlmoe};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl";
+    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl, "
+           "qwen3vlmoe";
 }
 
 /* Loading state. */

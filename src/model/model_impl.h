@@ -110,7 +110,7 @@ struct arch {
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
 extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
-    arch_qwen3, arch_qwen3moe, arch_qwen3vl;
+    arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
 
 /* ---- hparams.c ---- */
 

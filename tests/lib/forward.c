@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { PAGES_PER_SEQ = 64 };
@@ -175,6 +176,40 @@ static void add_media(struct fwd *f, struct batch *b, const struct fwd_seq *seqs
     }
 }
 
+/* Distance between the k-th largest of n values and the next, in their deviations. */
+static float margin_of(const float *x, int32_t n, int32_t k)
+{
+    float mean = 0, var = 0, kth = INFINITY, next;
+    for (int32_t i = 0; i < n; i++)
+        mean += x[i] / (float)n;
+    for (int32_t i = 0; i < n; i++)
+        var += (x[i] - mean) * (x[i] - mean) / (float)n;
+    for (;;) { /* downwards, one value at a time */
+        next = -INFINITY;
+        for (int32_t i = 0; i < n; i++)
+            next = x[i] < kth && x[i] > next ? x[i] : next;
+        if (k-- == 0)
+            return (kth - next) / sqrtf(var);
+        kth = next;
+    }
+}
+
+/* Runs each op, and looks at the logits that experts are chosen by. */
+static t9_status spy(struct cx *cx, const struct op *op)
+{
+    struct fwd *f = cx->sink;
+    T9_TRY(be_run(f->be, op, 1, &cx->err));
+    for (int32_t r = 0; op->kind == OP_MOE_ROUTE && r < op->src[0].rows; r++) {
+        const float *logits = (const float *)op->src[0].p + (size_t)r * (size_t)op->src[0].stride;
+        float m = op->dst[1].cols < op->src[0].cols
+                      ? margin_of(logits, op->src[0].cols, op->dst[1].cols)
+                      : INFINITY;
+        float *least = &f->margin[f->kv_idx[r]];
+        *least = m < *least ? m : *least;
+    }
+    return T9_STATUS_OK;
+}
+
 t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *chunks,
                    int32_t n_chunks, struct t9_err *err)
 {
@@ -196,10 +231,12 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
     add_media(f, &b, seqs, chunks);
     if (f->compare)
         cx_init_compare(&cx, f->compare, &f->scratch);
+    else if (f->margin)
+        cx = (struct cx){.submit = spy, .sink = f, .scratch = &f->scratch, .layer = -1};
     else
         cx_init_record(&cx, &f->tape, &f->scratch);
     T9_TRY(model_forward(f->m, &cx, &b, err));
-    if (!f->compare)
+    if (!f->compare && !f->margin)
         T9_TRY(be_run(f->be, f->tape.ops, f->tape.n, err));
     const float *from = f->logits;
     for (int32_t i = 0; i < n_chunks; i++) {

@@ -31,6 +31,9 @@ struct fwd {
     struct scratch scratch;
     struct tape tape;
     struct compare *compare; /* when set, steps go through this sink instead of a tape */
+    /* When set, [cap of a sequence]: for each position the smallest distance, over layers, between
+     * the last expert that it goes to and the next, in deviations of the row's router logits. */
+    float *margin;
     /* Batch arrays of max_rows rows. */
     int32_t *token, *pos, *kv_idx, *row_seq, *page_table, *out_row;
     const float **media; /* [1 + FWD_DEEPSTACK_MAX][max_rows] */

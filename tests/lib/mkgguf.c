@@ -182,7 +182,7 @@ static bool is_gpt_oss(const struct mkgguf_params *p)
 
 bool mkgguf_has_experts(const struct mkgguf_params *p)
 {
-    return is_gpt_oss(p) || strcmp(p->arch, "qwen3moe") == 0;
+    return is_gpt_oss(p) || str_has_suffix(str_from(p->arch), STR("moe"));
 }
 
 static uint32_t n_experts(const struct mkgguf_params *p)
@@ -491,10 +491,12 @@ static void add_keys(struct maker *m)
         arch_f32(m, "rope.scaling.factor", 8);
         arch_u32(m, "rope.scaling.original_context_length", 256);
     }
-    if (strcmp(p->arch, "qwen3vl") == 0) {
+    if (strncmp(p->arch, "qwen3vl", 7) == 0) {
         int32_t half = (int32_t)hd / 2, third = half / 3,
                 sections[] = {half - 2 * third, third, third, 0};
-        gw_arr(&m->w, "qwen3vl.rope.dimension_sections", GGUF_TYPE_I32, sections, 4);
+        char key[96];
+        snprintf(key, sizeof key, "%s.rope.dimension_sections", p->arch);
+        gw_arr(&m->w, key, GGUF_TYPE_I32, sections, 4);
         arch_u32(m, "n_deepstack_layers", 1);
     }
     if (strcmp(p->arch, "mistral3") == 0) {
@@ -505,16 +507,16 @@ static void add_keys(struct maker *m)
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3", "gpt-oss", "llama",    "mistral3",
-                                        "qwen2",  "qwen3",   "qwen3moe", "qwen3vl"};
+    static const char *const archs[] = {"gemma3", "gpt-oss",  "llama",   "mistral3",  "qwen2",
+                                        "qwen3",  "qwen3moe", "qwen3vl", "qwen3vlmoe"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(
-            err, T9_STATUS_INVALID,
-            "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe or qwen3vl",
-            p->arch);
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, "
+                       "qwen3vl or qwen3vlmoe",
+                       p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);

@@ -11,10 +11,11 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl */
+    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl,
+                         qwen3vlmoe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim;              /* 0 = width / heads */
-    uint32_t experts, experts_used; /* of gpt-oss and qwen3moe, each of `ffn`; 0 = 6 and 2 */
+    uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2 */
     bool merged;    /* their gate and up in one tensor (no biases of gate and up: not gpt-oss) */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
                        Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,

@@ -53,7 +53,7 @@ static bool is_arch(const struct change *c, const char *arch)
 
 static bool has_experts(const struct change *c)
 {
-    return is_arch(c, "qwen3moe") || is_arch(c, "gpt-oss");
+    return is_arch(c, "qwen3moe") || is_arch(c, "qwen3vlmoe") || is_arch(c, "gpt-oss");
 }
 
 static void put_keys(struct gguf_writer *w, const struct change *c)
@@ -183,6 +183,8 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         {"attn_k_norm.weight", HEAD, 0, "qwen3vl"},
         {"attn_q_norm.weight", HEAD, 0, "gemma3"},
         {"attn_k_norm.weight", HEAD, 0, "gemma3"},
+        {"attn_q_norm.weight", HEAD, 0, "qwen3vlmoe"},
+        {"attn_k_norm.weight", HEAD, 0, "qwen3vlmoe"},
         {"attn_q_norm.weight", HEAD, 0, "qwen3moe"},
         {"attn_k_norm.weight", HEAD, 0, "qwen3moe"},
         {"attn_q.bias", HEADS * HEAD, 0, "gpt-oss"},
@@ -362,7 +364,7 @@ static void test_architectures(void **state)
     struct loaded l;
     expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
                    "architecture 'foo' is not supported; known: gemma3, gpt-oss, llama, "
-                   "mistral3, qwen2, qwen3, qwen3moe, qwen3vl");
+                   "mistral3, qwen2, qwen3, qwen3moe, qwen3vl, qwen3vlmoe");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -567,6 +569,13 @@ static void test_sections(void **state)
                    "rope.dimension_sections");
     expect_refusal((struct change){.arch = "qwen3vl"}, T9_STATUS_CORRUPT,
                    "rope.dimension_sections");
+    c = (struct change){.arch = "qwen3vlmoe", .sections = {1, 1, 0, 0}};
+    expect_ok(c, &l);
+    assert_non_null(l.m->layers[0].router);
+    assert_int_equal(l.m->hp.rope_h, 1);
+    loaded_free(&l);
+    c.without_key = "expert_count";
+    expect_refusal(c, T9_STATUS_CORRUPT, "qwen3vlmoe.expert_count");
     /* All pairs by height is no interleaving. */
     int32_t half = HEAD / 2;
     expect_refusal((struct change){.arch = "qwen3vl", .sections = {half - 2, 2, 0, 0}},
