@@ -68,7 +68,7 @@ static void announce(const struct cli_options *o, const struct session *ss,
              t9_engine_max_length(ss->engine),
              (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
     address_text(o, port, where);
-    LOG_INFO("serve", "listening on %s (OpenAI API at /v1, Ollama API at /api)", where);
+    LOG_INFO("serve", "listening on %s (OpenAI and Anthropic at /v1, Ollama at /api)", where);
     if (!o->unix_path && o->insecure && o->api_keys.n == 0)
         LOG_WARN("serve", "--insecure: whoever reaches this port may use the model");
 }

@@ -65,7 +65,8 @@ static void print_program(void)
 {
     printf("tempo9 serves language models (GGUF files) on this machine, to many at once.\n"
            "\n"
-           "  tempo9 model.gguf          serve it on http://127.0.0.1:11435 (OpenAI, at /v1)\n"
+           "  tempo9 model.gguf          serve it on http://127.0.0.1:11435, to clients\n"
+           "                             of OpenAI, Anthropic and Ollama\n"
            "  tempo9 run model.gguf      chat with it in this terminal\n");
     print_commands();
     printf("\nThe commonest options of serve (in brackets: what holds without them):");
