@@ -43,8 +43,9 @@ struct db {
 
 static const char *const schema[] = {
     "CREATE TABLE conversations(root TEXT PRIMARY KEY,used INTEGER NOT NULL)",
-    "CREATE TABLE responses(id TEXT PRIMARY KEY,root TEXT NOT NULL,previous TEXT NOT NULL,owner "
-    "INTEGER NOT NULL,bytes INTEGER NOT NULL,response BLOB NOT NULL,input BLOB NOT NULL)",
+    /* one text in parentheses, so that no comma is missed */
+    ("CREATE TABLE responses(id TEXT PRIMARY KEY,root TEXT NOT NULL,previous TEXT NOT NULL,owner "
+     "INTEGER NOT NULL,bytes INTEGER NOT NULL,response BLOB NOT NULL,input BLOB NOT NULL)"),
     "CREATE INDEX conversation_use ON conversations(used)",
     "CREATE INDEX response_root ON responses(root,bytes)",
 };
