@@ -24,8 +24,12 @@
 #define ROOT_TEXT                                                                                  \
     "tempo9 is running.\n\n"                                                                       \
     "POST /v1/chat/completions   chat, streamed or not (OpenAI's form)\n"                          \
-    "POST /v1/messages           the same (Anthropic's form)\n"                                    \
+    "POST /v1/responses          the same (OpenAI's newer form)\n"                                 \
+    "POST /v1/messages           the same (Anthropic's form; with /count_tokens behind it)\n"      \
+    "POST /api/chat              the same (Ollama's form; GET /api/tags and others)\n"             \
+    "POST /v1/completions        text goes on\n"                                                   \
     "GET  /v1/models             the model served here\n"                                          \
+    "GET  /openapi.json          all of it, described\n"                                           \
     "GET  /v1/capabilities       every request field and what is done with it\n"                   \
     "GET  /health                whether requests are taken\n"                                     \
     "GET  /v1/state              what the server is doing now\n"                                   \

@@ -334,6 +334,20 @@ static bool make_body(struct exchange *x, const char *url)
     return !x->body.failed;
 }
 
+/* Clients differ in whether their base URL has the /v1. */
+static const char *base_url_hint(const char *path)
+{
+    static const char *const without[] = {"/chat/completions", "/completions", "/responses",
+                                          "/messages",         "/models",      "/embeddings"};
+    if (strncmp(path, "/v1/v1/", 7) == 0)
+        return "this client adds /v1 itself: take it from the base URL";
+    for (size_t i = 0; i < T9_COUNT(without); i++) {
+        if (strcmp(path, without[i]) == 0)
+            return "the base URL lacks /v1 at its end";
+    }
+    return "/ lists what there is";
+}
+
 /* The body is complete: answers, or starts what will. */
 static enum MHD_Result end_request(struct exchange *x, const char *url)
 {
@@ -349,8 +363,8 @@ static enum MHD_Result end_request(struct exchange *x, const char *url)
     if (s == T9_STATUS_FORBIDDEN || (s != T9_STATUS_OK && !preflight))
         return refuse_caller(x, &e);
     if (!x->route) {
-        (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path",
-                        "there is no %s %s here; / lists what there is", x->method, x->shown_path);
+        (void)chat_fail(&e, T9_STATUS_NOT_FOUND, NULL, "unknown_path", "there is no %s %s here; %s",
+                        x->method, x->shown_path, base_url_hint(x->shown_path));
         return reply_error(x, &e);
     }
     if (preflight)

@@ -193,6 +193,16 @@ t9_status openai_messages(struct policy_ctx *c, const struct policy_field *f, yy
     return T9_STATUS_OK;
 }
 
+static t9_status parse_verbosity(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v)
+{
+    str s = json_str(v);
+    if (!str_eqz(s, "low") && !str_eqz(s, "medium") && !str_eqz(s, "high"))
+        return policy_wrong(c, f->name, "low, medium or high", v);
+    if (!str_eqz(s, "medium"))
+        chat_warn(c->request, "verbosity was ignored: models served here have no such switch");
+    return T9_STATUS_OK;
+}
+
 /* ---- values that ask for nothing ---- */
 
 static bool is_text_format(yyjson_val *v)
@@ -243,8 +253,9 @@ const struct policy_field openai_chat_fields[] = {
     REFUSED("audio", NULL, "text is the only modality"),
     REFUSED("web_search_options", NULL, "no connection to the outside is made"),
     REFUSED("echo", policy_is_false, "the prompt is not repeated; /v1/completions can do that"),
-    REFUSED("verbosity", NULL, "models served here have no such switch"),
     NO_EFFECT("prediction", "a hint for speed only"),
+    CLAMPED("verbosity", parse_verbosity, .schema = "{\"enum\":[\"low\",\"medium\",\"high\"]}",
+            .note = "a warning where it is not medium: models served here have no such switch"),
     OPENAI_NOT_HONOURED,
 };
 const size_t openai_chat_n_fields = T9_COUNT(openai_chat_fields);

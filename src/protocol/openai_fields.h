@@ -187,7 +187,7 @@ t9_status openai_missing(const char *name, struct chat_error *err);
 
 /* What is refused or has no effect where nothing is ever stored. */
 #define OPENAI_NOT_HONOURED                                                                        \
-    OPENAI_NOT_ENFORCED, REFUSED("store", policy_is_false, "nothing is stored"),                   \
+    OPENAI_NOT_ENFORCED, NO_EFFECT("store", "only responses are ever stored"),                     \
         NO_EFFECT("metadata", "nothing is stored"), OPENAI_WITHOUT_EFFECT
 
 #endif

@@ -400,7 +400,7 @@ def refusals():
         ({"messages": hello, "temperature": -1}, 400, "temperature", "invalid_value"),
         ({"messages": hello, "top_p": 3}, 400, "top_p", "invalid_value"),
         ({"messages": hello, "max_tokens": 0}, 400, "max_tokens", "invalid_value"),
-        ({"messages": hello, "store": True}, 400, "store", "unsupported_parameter"),
+        ({"messages": hello, "audio": True}, 400, "audio", "unsupported_parameter"),
         ({"messages": hello, "top_logprobs": 2}, 400, "top_logprobs", "invalid_value"),
         ({"messages": hello, "model": "gpt-9"}, 404, "model", "model_not_found"),
         ({"messages": long}, 400, "messages", "context_length_exceeded"),

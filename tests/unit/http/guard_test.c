@@ -273,6 +273,8 @@ static void test_rate(void **state)
         http_rig_expect(r.port, "GET /v1/models HTTP/1.1\r\nOrigin: http://evil.example\r\n", 403,
                         "foreign_origin");
         http_rig_expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
+        http_rig_expect(r.port, "GET /v1/v1/models HTTP/1.1\r\n", 404, "take it from the base URL");
+        http_rig_expect(r.port, "GET /models HTTP/1.1\r\n", 404, "the base URL lacks /v1");
         client_exchange(r.port, CHAT "Origin: http://evil.example\r\n", STR(body), &in);
         assert_int_equal(client_status(&in), 403);
         buf_deinit(&in);

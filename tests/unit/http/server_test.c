@@ -255,7 +255,7 @@ static void test_golden(void **state)
     client_chat(r.port, HELLO "\"stop\":[\" \\\"q\",\"zzz\"]}", &in);
     check_golden("chat_stop.txt", &in);
     buf_deinit(&in);
-    client_chat(r.port, HELLO "\"store\":true}", &in);
+    client_chat(r.port, HELLO "\"audio\":true}", &in);
     check_golden("chat_refused.txt", &in);
     buf_deinit(&in);
     client_chat(r.port, HELLO "\"model\":\"other\"}", &in);
@@ -365,7 +365,7 @@ static void test_errors(void **state)
         {HELLO "\"top_p\":0}", 400, "top_p"},
         {HELLO "\"max_tokens\":0}", 400, "max_tokens"},
         {HELLO "\"stream\":1}", 400, "true or false"},
-        {HELLO "\"store\":true}", 400, "unsupported_parameter"},
+        {HELLO "\"audio\":true}", 400, "unsupported_parameter"},
         {HELLO "\"tools\":[{\"type\":\"function\"}]}", 400, "\"param\":\"tools[0].function\""},
         {HELLO "\"response_format\":{\"type\":\"json_object\"}}", 400, "response_format"},
         {HELLO "\"stop\":\"\"}", 400, "stop"},

@@ -181,6 +181,7 @@ static const char *right_value(const struct chat_adapter *a, const char *name)
         {"reasoning", "{\"effort\":\"low\"}"},
         {"include", "[\"message.output_text.logprobs\"]"},
         {"text", "{\"verbosity\":\"low\"}"},
+        {"verbosity", "\"high\""},
         {"truncation", "\"auto\""},
         {"store", "true"},
         {"add_special_tokens", "false"},
@@ -827,11 +828,11 @@ static void test_run_refused(void **state)
     run_refused(4096, "{\"prompt\":[\"a\",\"b\"],\"n\":51}", "n", "(--queue) has room for 100");
     run_refused(4096, "{\"prompt\":[\"a\",\"b\"],\"n\":65}", "n", "may ask for 128");
     run_refused(8, "{\"prompt\":[\"a\",\"12345678\"]}", "prompt[1]",
-                "prompt[1]: the prompt has 8 tokens");
+                "prompt[1]: prompt is too long: 8 tokens > 8 maximum");
     run_refused(8, "{\"prompt\":[[1],[1,99999]]}", "prompt[1]", "99999");
-    run_refused(8, "{\"prompt\":\"12345678\"}", "prompt", "the prompt has 8 tokens");
+    run_refused(8, "{\"prompt\":\"12345678\"}", "prompt", "prompt is too long: 8 tokens > 8 maximum");
     run_refused(8, "{\"prompt\":\"123456789\",\"max_tokens\":0,\"echo\":true}", "prompt",
-                "the prompt has 9 tokens");
+                "prompt is too long: 9 tokens > 8 maximum");
 }
 
 /* A prompt that fills the context can be scored: nothing comes after it. */
