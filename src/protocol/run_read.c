@@ -122,6 +122,14 @@ struct chat_run_times chat_run_times(const struct chat_run *run)
     t.n_cached = u.n_cached;
     t.n_completion = u.n_completion;
     t.timings = timings_of(run);
+    /* Of an answer that nobody waited for: what was computed until then. */
+    for (size_t i = 0; i < run->n_choices; i++) {
+        struct t9_request_info info = info_of(&run->choices[i]);
+        if (!run->choices[i].over && !run->request.no_reply)
+            t.n_completion += info.n_tokens - run->choices[i].at;
+        if (i == 0 && info.first_row_ns && !info.first_token_ns)
+            t.timings.prefill_ms = span_ms(info.first_row_ns, clock_now_ns());
+    }
     bool ended = c->stopped || c->satisfied; /* the engine may call that cancelled */
     t.finish = t9_finish_name(ended ? T9_FINISH_STOP : info_of(c).finish);
     return t;

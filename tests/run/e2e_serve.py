@@ -203,6 +203,11 @@ def test_kill(run):
                          m["tempo9_requests_running"] == 1 and m["tempo9_kv_pages_used"] > 0, end)
         check(chat(s, ask("hello", 3)).status == 200, "the server answers afterwards")
         check(s.stop() == 0, "exit code")
+        gone = [line for line in s.stderr().splitlines() if "client gone" in line]
+        check(len(gone) >= 8, "the log has %d clients that are gone" % len(gone))
+        for line in gone:
+            check("prefill=0.0 ms" not in line, "no time of the prompt: " + line)
+            check("decode=0.0 ms" in line or "completion=0 " not in line, "no tokens: " + line)
 
 
 def test_kill_queued(run):
