@@ -132,11 +132,15 @@ t9_status guard_check(struct exchange *x, bool public_route, struct chat_error *
 {
     const struct http_server *s = x->server;
     if (s->p.n_api_keys) {
+        bool given = head_value(x->connection, "Authorization").n > 0 ||
+                     head_value(x->connection, "X-Api-Key").n > 0;
         x->api_key = auth_key(s, x->connection);
         if (public_route || x->api_key)
             return T9_STATUS_OK;
         return chat_fail(err, T9_STATUS_CANCELLED, NULL, "invalid_api_key",
-                         "an API key is needed: Authorization: Bearer KEY, or x-api-key: KEY");
+                         given ? "that key is not one of this server's"
+                               : "an API key is needed: Authorization: Bearer KEY, or x-api-key: "
+                                 "KEY");
     }
     return s->p.unix_path ? T9_STATUS_OK : check_page(s, x->connection, err);
 }

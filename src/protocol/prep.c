@@ -499,6 +499,9 @@ void prep_note_switches(const struct prep *p, struct chat_request *r)
         !p->info.thinking_switch)
         chat_warn(r,
                   "reasoning_effort has no effect: the model's chat template has no such switch");
+    if (r->n_messages && r->messages[r->n_messages - 1].role == CHAT_ROLE_ASSISTANT)
+        chat_warn(r, "the last message is the assistant's, and the answer is a new turn behind it: "
+                     "a message can't be gone on with; /v1/completions does that with text");
     if (tells_tools(p, r))
         chat_warn(r, "the model's chat template knows no tools: they are described in a message of "
                      "the system, and the model may not know how to call them");
