@@ -254,7 +254,14 @@ static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *
     uint32_t original = (uint32_t)hp->context_length;
     T9_TRY(opt_u32(r, "rope.scaling.original_context_length", &original, err));
     p->original_context = (float)original;
-    return p->scaling == ROPE_SCALING_YARN ? read_yarn(r, p, err) : T9_STATUS_OK;
+    if (p->scaling == ROPE_SCALING_YARN)
+        return read_yarn(r, p, err);
+    float magnitude = 1; /* to ignore it would be to compute another model, in silence */
+    T9_TRY(opt_f32(r, "rope.scaling.attn_factor", &magnitude, err));
+    if (magnitude != 1)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported without YaRN (1 is)",
+                       r->key, (double)magnitude);
+    return T9_STATUS_OK;
 }
 
 t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct t9_err *err)

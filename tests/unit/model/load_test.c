@@ -662,6 +662,16 @@ static void test_keys(void **state)
                    T9_STATUS_UNSUPPORTED, "attention.value_length = 2 differs");
     expect_refusal((struct change){.str_key = "rope.scaling.type", .str = "longrope"},
                    T9_STATUS_UNSUPPORTED, "'longrope' is not supported; known: none, linear, yarn");
+    static const char *const scalings[] = {NULL, "none", "linear"};
+    for (size_t i = 0; i < T9_COUNT(scalings); i++)
+        expect_refusal((struct change){.f32_key = "rope.scaling.attn_factor",
+                                       .f32 = 5,
+                                       .str_key = scalings[i] ? "rope.scaling.type" : NULL,
+                                       .str = scalings[i]},
+                       T9_STATUS_UNSUPPORTED,
+                       "rope.scaling.attn_factor = 5 is not supported without YaRN");
+    expect_ok((struct change){.f32_key = "rope.scaling.attn_factor", .f32 = 1}, &l);
+    loaded_free(&l);
     expect_refusal((struct change){.u32_key = "rope.dimension_count", .u32 = 2},
                    T9_STATUS_UNSUPPORTED, "rope.dimension_count is 2");
     expect_refusal((struct change){.u32_key = "block_count", .u32 = 4000000000u}, T9_STATUS_CORRUPT,
