@@ -104,8 +104,26 @@ static const char *head_end(struct MHD_Connection *c, const char *method)
     return info ? method + info->header_size : method;
 }
 
+enum { URI_BYTES_MAX = 8192, PARAMETERS_MAX = 64 };
+
+/* The library splits the query next, at a cost in memory for each parameter, and where that ends it
+ * never answers. So of one that is too long it gets one parameter, and the refusal is ours. */
+static bool is_long(const char *uri)
+{
+    size_t n = 0;
+    for (const char *p = strchr(uri, '?'); p; p = strchr(p + 1, '&'))
+        n++;
+    if (n <= PARAMETERS_MAX && strlen(uri) <= URI_BYTES_MAX)
+        return false;
+    for (char *p = strchr(uri, '?'); p; p = strchr(p + 1, '&'))
+        *p = *p == '&' ? '_' : *p;
+    return true;
+}
+
 head_line head_line_of(const char *uri)
 {
+    if (is_long(uri))
+        return HEAD_LINE_LONG;
     if (strncmp(uri + strlen(uri) + 1, "HTTP/", 5) != 0)
         return HEAD_LINE_NUL;
     return strchr(uri, ' ') ? HEAD_LINE_BLANK : HEAD_LINE_GOOD;
@@ -119,6 +137,13 @@ static t9_status check_line(head_line line, struct chat_error *err)
     if (line == HEAD_LINE_NUL)
         return chat_fail(err, T9_STATUS_INVALID, NULL, "invalid_request_line",
                          "the request line has a NUL in it");
+    if (line == HEAD_LINE_LONG) {
+        (void)chat_fail(err, T9_STATUS_INVALID, NULL, "uri_too_long",
+                        "path and query have more than %d bytes, or more than %d parameters",
+                        URI_BYTES_MAX, PARAMETERS_MAX);
+        err->http_status = MHD_HTTP_URI_TOO_LONG;
+        return err->err.code;
+    }
     return T9_STATUS_OK;
 }
 

@@ -207,8 +207,9 @@ enum MHD_Result reply_options(struct exchange *x, const char *allow);
 enum MHD_Result reply_chat(struct exchange *x);
 
 /* ---- head.c ---- */
-typedef enum head_line { HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL } head_line;
-/* Whether the request line has a blank too many, or a NUL, where the library ended `uri`. */
+typedef enum head_line { HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL, HEAD_LINE_LONG } head_line;
+/* Whether the request line has a blank too many, a NUL where the library ended `uri`, or more bytes
+ * or parameters than are taken, which it joins then: the library must not split them. */
 head_line head_line_of(const char *uri);
 /* Whether the head has one meaning only, which we can meet; INVALID otherwise. It begins at
  * `method`. */

@@ -122,11 +122,15 @@ void request_on_connection(void *server, struct MHD_Connection *c, void **conn,
 }
 
 /* What a request has for an exchange until its head is there, by its line; NULL for a good one. */
-static head_line lines[] = {HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL};
+static head_line lines[] = {HEAD_LINE_GOOD, HEAD_LINE_BLANK, HEAD_LINE_NUL, HEAD_LINE_LONG};
 
 static bool is_line(const void *ctx)
 {
-    return ctx == &lines[HEAD_LINE_BLANK] || ctx == &lines[HEAD_LINE_NUL];
+    for (size_t i = HEAD_LINE_BLANK; i < T9_COUNT(lines); i++) {
+        if (ctx == &lines[i])
+            return true;
+    }
+    return false;
 }
 
 void *request_on_line(void *server, const char *uri, struct MHD_Connection *c)
@@ -312,11 +316,11 @@ static enum MHD_Result write_argument(void *buf, enum MHD_ValueKind kind, const 
 {
     struct buf *b = buf;
     (void)kind;
-    if (b->n && b->p[b->n - 1] != '{')
-        buf_putc(b, ',');
+    buf_puts(b, b->p[b->n - 1] == '[' ? "[" : ",[");
     json_write_str(b, str_from(name));
-    buf_putc(b, ':');
+    buf_putc(b, ',');
     json_write_str(b, str_from(value ? value : ""));
+    buf_putc(b, ']');
     return MHD_YES;
 }
 
@@ -327,9 +331,9 @@ static bool make_body(struct exchange *x, const char *url)
     json_write_str(&x->body, str_from(x->method));
     buf_puts(&x->body, ",\"path\":");
     json_write_str(&x->body, str_from(url + strlen(x->route->path)));
-    buf_puts(&x->body, ",\"query\":{");
+    buf_puts(&x->body, ",\"query\":[");
     (void)MHD_get_connection_values(x->connection, MHD_GET_ARGUMENT_KIND, write_argument, &x->body);
-    buf_puts(&x->body, "}}");
+    buf_puts(&x->body, "]}");
     atomic_fetch_add(&x->server->bodies_bytes, x->body.n);
     return !x->body.failed;
 }

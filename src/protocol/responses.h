@@ -66,7 +66,8 @@ struct store_row;
 /* Appends the items of a stored row, each with a comma before it, and counts them. */
 t9_status responses_row_items(const struct store_row *row, struct buf *out, size_t *n,
                               struct t9_err *err);
-/* GET and DELETE below /v1/responses/; the body is {"method":..,"path":..,"query":{..}}. */
+/* GET and DELETE below /v1/responses/; the body is
+ * {"method":..,"path":..,"query":[[NAME,VALUE],..]}, with all parameters as they came. */
 extern const struct chat_adapter responses_kept_adapter;
 
 /* The adapter's writers: see struct chat_adapter. */

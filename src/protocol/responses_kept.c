@@ -334,23 +334,51 @@ struct kept_ask {
     int32_t limit;
 };
 
-static t9_status parse_query(yyjson_val *query, struct kept_ask *ask, struct chat_error *err)
+/* A parameter that is read may be there once; all others are ignored. */
+static t9_status query_str(yyjson_val *query, const char *name, str *out, struct chat_error *err)
 {
-    str order = json_str(json_get(query, "order")), limit = json_str(json_get(query, "limit"));
-    str stream = json_str(json_get(query, "stream"));
+    size_t idx, max;
+    yyjson_val *pair;
+    *out = (str){0};
+    yyjson_arr_foreach(query, idx, max, pair)
+    {
+        if (!str_eqz(json_str(yyjson_arr_get_first(pair)), name))
+            continue;
+        if (out->p)
+            return chat_fail(err, T9_STATUS_INVALID, name, "invalid_value",
+                             "%s stands twice in the query", name);
+        *out = json_str(yyjson_arr_get_last(pair));
+    }
+    return T9_STATUS_OK;
+}
+
+static t9_status parse_page(yyjson_val *query, struct kept_ask *ask, struct chat_error *err)
+{
+    str order, limit;
     int64_t n = LIMIT_DEFAULT;
-    if (stream.n && !str_eqz(stream, "false"))
-        return chat_fail(err, T9_STATUS_UNSUPPORTED, "stream", "unsupported_parameter",
-                         "a stored response is given whole: leave stream out");
+    T9_TRY(query_str(query, "order", &order, err));
+    T9_TRY(query_str(query, "limit", &limit, err));
+    T9_TRY(query_str(query, "after", &ask->after, err));
     if (limit.p && (!num_parse_i64(limit, &n) || n < 1 || n > LIMIT_MAX))
         return chat_fail(err, T9_STATUS_INVALID, "limit", "invalid_value",
                          "limit must be a whole number from 1 to %d", LIMIT_MAX);
     if (order.p && !str_eqz(order, "asc") && !str_eqz(order, "desc"))
         return chat_fail(err, T9_STATUS_INVALID, "order", "invalid_value",
                          "order must be asc or desc");
-    ask->ascending = str_eqz(order, "asc");
-    ask->after = json_str(json_get(query, "after"));
+    ask->ascending = order.p && str_eqz(order, "asc");
     ask->limit = (int32_t)n;
+    return T9_STATUS_OK;
+}
+
+static t9_status parse_query(yyjson_val *query, struct kept_ask *ask, struct chat_error *err)
+{
+    str stream;
+    if (ask->items)
+        return parse_page(query, ask, err);
+    T9_TRY(query_str(query, "stream", &stream, err));
+    if (stream.n && !str_eqz(stream, "false"))
+        return chat_fail(err, T9_STATUS_UNSUPPORTED, "stream", "unsupported_parameter",
+                         "a stored response is given whole: leave stream out");
     return T9_STATUS_OK;
 }
 

@@ -111,6 +111,62 @@ static void test_values(void **state)
     http_rig_stop(&r);
 }
 
+/* The library has memory for some two hundred parameters, and no answer to more. */
+static void test_long_lines(void **state)
+{
+    static const struct {
+        const char *path, *piece;
+        size_t n;
+        int status;
+        const char *text;
+    } cases[] = {
+        {"/health?a", "&b=1", 63, 200, "ok"},
+        {"/health?a", "&b=1", 64, 414, "\"code\":\"uri_too_long\""},
+        {"/health?a", "&b=1", 300, 414, "more than 64 parameters"},
+        {"/health?", "&", 300, 414, "uri_too_long"},
+        {"/health?", "&", 8000, 414, "uri_too_long"},
+        {"/v1/messages?", "&", 300, 414, "invalid_request_error"},
+        {"/health?", "&", 13000, 414, "uri_too_long"},
+        {"/health x?", "&", 300, 414, "uri_too_long"},
+        {"/health&&?a", "?&b", 70, 414, "uri_too_long"},
+        {"/health?", "a", 8192 - 8, 200, "ok"},
+        {"/health?", "a", 8193 - 8, 414, "more than 8192 bytes"},
+        {"/", "&", 300, 404, "unknown_path"},
+    };
+    struct engine_script script;
+    struct http_rig r;
+    struct buf line;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        buf_init(&line, 1 << 16);
+        buf_printf(&line, "GET %s", cases[i].path);
+        for (size_t k = 0; k < cases[i].n; k++)
+            buf_puts(&line, cases[i].piece);
+        buf_puts(&line, " HTTP/1.1\r\nHost: localhost\r\n" CLOSE);
+        raw_bytes(r.port, buf_str(&line), cases[i].status, cases[i].text);
+        buf_deinit(&line);
+    }
+    http_rig_stop(&r);
+}
+
+/* What a route does not read may stand there twice. */
+static void test_queries(void **state)
+{
+#define KEPT(rest) "GET /v1/responses/resp_x" rest " HTTP/1.1\r\nHost: localhost\r\n" CLOSE
+    struct engine_script script;
+    struct http_rig r;
+    (void)state;
+    engine_script_init(&script);
+    http_rig_start(&r, &script, NULL);
+    raw(r.port, KEPT("?include[]=x&include[]=y&a&a"), 404, "response_not_found");
+    raw(r.port, KEPT("/input_items?include[]=x&include[]=y"), 404, "response_not_found");
+    raw(r.port, KEPT("/input_items?limit=5&order=asc"), 404, "response_not_found");
+    raw(r.port, KEPT("/input_items?limit=5&limit=5"), 400, "limit stands twice");
+    http_rig_stop(&r);
+}
+
 static void test_expectations(void **state)
 {
     struct engine_script script;
@@ -346,7 +402,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_heads),     cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_values),    cmocka_unit_test(test_expectations),
+        cmocka_unit_test(test_values),    cmocka_unit_test(test_long_lines),
+        cmocka_unit_test(test_queries),   cmocka_unit_test(test_expectations),
         cmocka_unit_test(test_blanks),    cmocka_unit_test(test_bad_keys),
         cmocka_unit_test(test_origins),   cmocka_unit_test(test_rate),
         cmocka_unit_test(test_rate_keys), cmocka_unit_test(test_insecure)};

@@ -91,7 +91,7 @@ static void asked(struct kept *k, uint64_t owner, const char *method, const char
     buf_init(&body, 4096);
     buf_init(&out, 1 << 16);
     begin(k, "kept-1", owner, &r);
-    buf_printf(&body, "{\"method\":\"%s\",\"path\":\"%s\",\"query\":{%s}}", method, path, query);
+    buf_printf(&body, "{\"method\":\"%s\",\"path\":\"%s\",\"query\":[%s]}", method, path, query);
     t9_status s = responses_kept_adapter.parse(buf_str(&body), false, &r, &e);
     if (s == T9_STATUS_OK)
         s = responses_kept_adapter.answer(NULL, &r, &out, &e);
@@ -191,20 +191,29 @@ static void test_asked(void **state)
     asked(k, 8, "GET", "resp_c1", "", 404, NULL);
     asked(k, 7, "GET", "resp_none", "", 404, NULL);
     asked(k, 7, "GET", "", "", 404, NULL);
-    asked(k, 7, "GET", "resp_c1", "\"stream\":\"true\"", 400, NULL);
+    asked(k, 7, "GET", "resp_c1", "[\"stream\",\"true\"]", 400, NULL);
     asked(k, 7, "GET", "resp_c1/other", "", 404, NULL);
     const char *items = "resp_c1/input_items";
     asked(k, 7, "GET", items, "", 200,
           LIST(ITEM("2", "c") "," ITEM("1", "b") "," ITEM("0", "a"), "\"msg_c1_i2\"",
                "\"msg_c1_i0\"", "false"));
-    asked(k, 7, "GET", items, "\"order\":\"asc\",\"limit\":\"2\"", 200,
+    asked(k, 7, "GET", items, "[\"order\",\"asc\"],[\"limit\",\"2\"]", 200,
           LIST(ITEM("0", "a") "," ITEM("1", "b"), "\"msg_c1_i0\"", "\"msg_c1_i1\"", "true"));
-    asked(k, 7, "GET", items, "\"order\":\"asc\",\"limit\":\"2\",\"after\":\"msg_c1_i1\"", 200,
-          LIST(ITEM("2", "c"), "\"msg_c1_i2\"", "\"msg_c1_i2\"", "false"));
-    asked(k, 7, "GET", items, "\"after\":\"msg_c1_i0\"", 200, LIST("", "\"\"", "\"\"", "false"));
-    asked(k, 7, "GET", items, "\"after\":\"msg_none\"", 400, NULL);
-    asked(k, 7, "GET", items, "\"order\":\"up\"", 400, NULL);
-    asked(k, 7, "GET", items, "\"limit\":\"101\"", 400, NULL);
+    asked(k, 7, "GET", items, "[\"order\",\"asc\"],[\"limit\",\"2\"],[\"after\",\"msg_c1_i1\"]",
+          200, LIST(ITEM("2", "c"), "\"msg_c1_i2\"", "\"msg_c1_i2\"", "false"));
+    asked(k, 7, "GET", items, "[\"after\",\"msg_c1_i0\"]", 200, LIST("", "\"\"", "\"\"", "false"));
+    asked(k, 7, "GET", items, "[\"after\",\"msg_none\"]", 400, NULL);
+    asked(k, 7, "GET", items, "[\"order\",\"up\"]", 400, NULL);
+    asked(k, 7, "GET", items, "[\"limit\",\"101\"]", 400, NULL);
+    /* What isn't read may stand there as often as it likes. */
+    asked(k, 7, "GET", "resp_c1",
+          "[\"include[]\",\"x\"],[\"include[]\",\"y\"],[\"limit\",\"0\"],[\"limit\",\"1\"]", 200,
+          "{\"id\":\"resp_c1\",\"output\":[]}");
+    asked(k, 7, "GET", items, "[\"after\",\"msg_c1_i0\"],[\"a\",\"1\"],[\"a\",\"1\"]", 200,
+          LIST("", "\"\"", "\"\"", "false"));
+    asked(k, 7, "GET", items, "[\"limit\",\"1\"],[\"limit\",\"1\"]", 400, NULL);
+    asked(k, 7, "GET", items, "[\"order\",\"asc\"],[\"order\",\"desc\"]", 400, NULL);
+    asked(k, 7, "GET", items, "[\"after\",\"\"],[\"after\",\"msg_c1_i0\"]", 400, NULL);
     asked(k, 8, "GET", items, "", 404, NULL);
     asked(k, 7, "DELETE", items, "", 404, NULL);
     asked(k, 8, "DELETE", "resp_c1", "", 404, NULL);
