@@ -134,6 +134,15 @@ static t9_status block_text(struct policy_ctx *c, const char *where, yyjson_val 
     return T9_STATUS_OK;
 }
 
+/* One that may be missing. */
+static t9_status block_note(struct policy_ctx *c, const char *where, yyjson_val *block,
+                            const char *member, str *out)
+{
+    yyjson_val *v = json_get(block, member);
+    *out = (str){0};
+    return v && !yyjson_is_null(v) ? block_text(c, where, block, member, out) : T9_STATUS_OK;
+}
+
 static t9_status result_part(struct policy_ctx *c, const char *where, yyjson_val *part, str *out);
 
 /* A text as a document, with what is said about it in front. */
@@ -141,9 +150,10 @@ static t9_status document_text(struct policy_ctx *c, const char *where, yyjson_v
 {
     struct arena *a = &c->request->arena;
     yyjson_val *source = json_get(block, "source"), *content = json_get(source, "content");
-    str kind = json_str(json_get(source, "type")), text = {0},
-        title = json_str(json_get(block, "title")), context = json_str(json_get(block, "context"));
+    str kind = json_str(json_get(source, "type")), text = {0}, title, context;
     struct texts all;
+    T9_TRY(block_note(c, where, block, "title", &title));
+    T9_TRY(block_note(c, where, block, "context", &context));
     if (str_eqz(kind, "text"))
         T9_TRY(block_text(c, where, source, "data", &text));
     else if (str_eqz(kind, "content") && yyjson_is_str(content))
@@ -228,12 +238,12 @@ static t9_status read_thinking(struct reader *rd, const char *where, yyjson_val 
 {
     char ours[ANTHROPIC_SIGNATURE_BYTES + 1];
     struct anthropic_seal seal = {0};
-    str text = {0}, signature = json_str(json_get(block, "signature"));
+    str text = {0}, signature;
     T9_TRY(block_text(rd->c, where, block, "thinking", &text));
+    T9_TRY(block_note(rd->c, where, block, "signature", &signature));
     anthropic_seal_add(&seal, text);
     str expected = anthropic_seal_text(&seal, ours);
-    if (signature.n == expected.n && str_has_prefix(signature, str_slice(expected, 0, 4)) &&
-        !str_eq(signature, expected))
+    if (str_has_prefix(signature, STR(ANTHROPIC_SIGNATURE_PREFIX)) && !str_eq(signature, expected))
         chat_warn(rd->c->request, "%s is not what this server signed: it was changed", where);
     if (text.n)
         texts_add(&rd->reasoning, text);

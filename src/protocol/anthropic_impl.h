@@ -20,7 +20,8 @@ t9_status anthropic_cache_ms(struct policy_ctx *c, const char *where, yyjson_val
 t9_status anthropic_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status anthropic_tool_choice(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 /* Warns that something which needs Anthropic's servers was left out; under --strict it is refused.
- */
+ * `why` is the end of a sentence; the second says it by the type of a tool or a block. */
+t9_status anthropic_left_out(struct policy_ctx *c, const char *where, const char *why);
 t9_status anthropic_hosted(struct policy_ctx *c, const char *where, yyjson_val *type);
 
 /* ---- anthropic_write.c ---- */
@@ -29,6 +30,7 @@ t9_status anthropic_hosted(struct policy_ctx *c, const char *where, yyjson_val *
 struct anthropic_seal {
     uint64_t hash, n_bytes;
 };
+#define ANTHROPIC_SIGNATURE_PREFIX "t9s1"
 enum { ANTHROPIC_SIGNATURE_BYTES = 36 };
 void anthropic_seal_add(struct anthropic_seal *s, str text);
 str anthropic_seal_text(const struct anthropic_seal *s, char out[ANTHROPIC_SIGNATURE_BYTES + 1]);

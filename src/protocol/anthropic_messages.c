@@ -96,7 +96,7 @@ static t9_status parse_container(struct policy_ctx *c, const struct policy_field
 {
     if (!yyjson_is_str(v) && !yyjson_is_obj(v))
         return policy_wrong(c, f->name, "a string or an object", v);
-    return anthropic_hosted(c, f->name, v);
+    return anthropic_left_out(c, f->name, "only Anthropic's servers run code in containers");
 }
 
 static t9_status parse_mcp_servers(struct policy_ctx *c, const struct policy_field *f,
@@ -106,7 +106,7 @@ static t9_status parse_mcp_servers(struct policy_ctx *c, const struct policy_fie
         return policy_wrong(c, f->name, "an array", v);
     return policy_is_empty(v)
                ? T9_STATUS_OK
-               : anthropic_hosted(c, f->name, json_get(yyjson_arr_get_first(v), "name"));
+               : anthropic_left_out(c, f->name, "only Anthropic's servers connect to MCP servers");
 }
 
 /* What would be left out of the conversation on the way; all thoughts are kept anyway. */

@@ -126,25 +126,44 @@ static yyjson_val *builtin_schema(struct chat_request *r, const struct builtin *
     return r->n_docs ? json_get(yyjson_doc_get_root(r->docs[0]), b->type) : NULL;
 }
 
+/* A side of a screen in pixels; 0: it is not told. */
+static t9_status screen_side(struct policy_ctx *c, const char *where, const char *member,
+                             yyjson_val *tool, int64_t *out)
+{
+    char name[WHERE_BYTES];
+    yyjson_val *v = json_get(tool, member);
+    *out = 0;
+    if (!v || yyjson_is_null(v) || (policy_whole(v, out) && *out > 0))
+        return T9_STATUS_OK;
+    (void)snprintf(name, sizeof name, "%.40s.%s", where, member);
+    return policy_wrong(c, name, "a whole number above 0", v);
+}
+
 /* What it does, and where it has a screen, how large that is. */
-static str builtin_says(struct policy_ctx *c, const struct builtin *b, yyjson_val *tool)
+static t9_status builtin_says(struct policy_ctx *c, const char *where, const struct builtin *b,
+                              yyjson_val *tool, str *out)
 {
     char text[160];
-    int64_t width, height;
-    if (!b->has_screen || !policy_whole(json_get(tool, "display_width_px"), &width) ||
-        !policy_whole(json_get(tool, "display_height_px"), &height))
-        return str_from(b->description);
+    int64_t width = 0, height = 0;
+    *out = str_from(b->description);
+    if (!b->has_screen)
+        return T9_STATUS_OK;
+    T9_TRY(screen_side(c, where, "display_width_px", tool, &width));
+    T9_TRY(screen_side(c, where, "display_height_px", tool, &height));
+    if (width == 0 || height == 0)
+        return T9_STATUS_OK;
     (void)snprintf(text, sizeof text, "%s The screen has %lld x %lld pixels.", b->description,
                    (long long)width, (long long)height);
-    return arena_str(&c->request->arena, str_from(text));
+    *out = arena_str(&c->request->arena, str_from(text));
+    return T9_STATUS_OK;
 }
 
 static t9_status add_builtin(struct policy_ctx *c, const char *where, const struct builtin *b,
                              yyjson_val *v)
 {
     struct chat_tool tool = {.name = json_str(json_get(v, "name")),
-                             .description = builtin_says(c, b, v),
                              .schema = builtin_schema(c->request, b)};
+    T9_TRY(builtin_says(c, where, b, v, &tool.description));
     if (!tool.schema || !tool.description.p)
         return chat_fail(c->err, T9_STATUS_NOMEM, where, NULL, "no memory for %s", where);
     return chat_tool_add(c, where, tool);
@@ -163,17 +182,22 @@ static bool is_hosted(str type)
     return false;
 }
 
-t9_status anthropic_hosted(struct policy_ctx *c, const char *where, yyjson_val *type)
+t9_status anthropic_left_out(struct policy_ctx *c, const char *where, const char *why)
 {
-    char brief[BRIEF_BYTES];
-    (void)chat_brief(type, brief);
     if (c->strict)
         return chat_fail(c->err, T9_STATUS_UNSUPPORTED, where, "unsupported_parameter",
-                         "%s is %s, which only Anthropic's servers run, and this server is strict: "
-                         "leave it out",
-                         where, brief);
-    chat_warn(c->request, "%s was left out: %s is run by Anthropic's servers only", where, brief);
+                         "%s is not taken: %s, and this server is strict: leave it out", where,
+                         why);
+    chat_warn(c->request, "%s was left out: %s", where, why);
     return T9_STATUS_OK;
+}
+
+t9_status anthropic_hosted(struct policy_ctx *c, const char *where, yyjson_val *type)
+{
+    char brief[BRIEF_BYTES], why[BRIEF_BYTES + 48];
+    (void)snprintf(why, sizeof why, "%s is run by Anthropic's servers only",
+                   chat_brief(type, brief));
+    return anthropic_left_out(c, where, why);
 }
 
 /* ---- the client's own ---- */
@@ -191,17 +215,13 @@ static t9_status check_strict(struct policy_ctx *c, const char *where, yyjson_va
 static t9_status add_custom(struct policy_ctx *c, const char *where, yyjson_val *v)
 {
     char name[WHERE_BYTES];
-    yyjson_val *schema = json_get(v, "input_schema"), *says = json_get(v, "description");
+    yyjson_val *schema = json_get(v, "input_schema");
+    struct chat_tool tool = {.name = json_str(json_get(v, "name")), .schema = schema};
     (void)snprintf(name, sizeof name, "%.40s.input_schema", where);
     if (!yyjson_is_obj(schema))
         return policy_wrong(c, name, "a JSON Schema, an object", schema);
-    (void)snprintf(name, sizeof name, "%.40s.description", where);
-    if (says && !yyjson_is_null(says) && !yyjson_is_str(says))
-        return policy_wrong(c, name, "a string", says);
-    return chat_tool_add(c, where,
-                         (struct chat_tool){.name = json_str(json_get(v, "name")),
-                                            .description = json_str(says),
-                                            .schema = schema});
+    T9_TRY(chat_tool_says(c, where, v, &tool.description));
+    return chat_tool_add(c, where, tool);
 }
 
 static t9_status parse_tool(struct policy_ctx *c, size_t i, yyjson_val *v)

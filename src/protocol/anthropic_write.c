@@ -23,8 +23,8 @@ void anthropic_seal_add(struct anthropic_seal *s, str text)
 str anthropic_seal_text(const struct anthropic_seal *s, char out[ANTHROPIC_SIGNATURE_BYTES + 1])
 {
     static const char digits[] = "0123456789abcdef";
-    enum { PREFIX = 4 };
-    memcpy(out, "t9s1", PREFIX);
+    enum { PREFIX = sizeof ANTHROPIC_SIGNATURE_PREFIX - 1 };
+    memcpy(out, ANTHROPIC_SIGNATURE_PREFIX, PREFIX);
     for (unsigned half = 0; half < 2; half++) {
         uint64_t h = hash_xxh3_64(s, sizeof *s, 0x74395349474eu + half);
         for (unsigned i = 0; i < 16; i++)

@@ -32,6 +32,17 @@ t9_status chat_tools_begin(struct policy_ctx *c, const char *field, size_t n)
     return T9_STATUS_OK;
 }
 
+t9_status chat_tool_says(struct policy_ctx *c, const char *where, yyjson_val *tool, str *out)
+{
+    char param[64];
+    yyjson_val *v = json_get(tool, "description");
+    *out = json_str(v);
+    if (!v || yyjson_is_null(v) || yyjson_is_str(v))
+        return T9_STATUS_OK;
+    (void)snprintf(param, sizeof param, "%.48s.description", where);
+    return policy_wrong(c, param, "a string", v);
+}
+
 static t9_status wrong(struct policy_ctx *c, const char *where, const char *member,
                        const char *what, str name)
 {

@@ -16,6 +16,8 @@ t9_status chat_tools_begin(struct policy_ctx *c, const char *field, size_t n);
  * of other than letters, digits, '_', '-', '.', ':' or '/', one that is there already, a schema
  * that is no object. */
 t9_status chat_tool_add(struct policy_ctx *c, const char *where, struct chat_tool tool);
+/* What a tool says of itself; its description must be a string, or not be there. */
+t9_status chat_tool_says(struct policy_ctx *c, const char *where, yyjson_val *tool, str *out);
 /* Makes room for n calls of an assistant's message; NULL with the error told when n is over
  * T9_CALLS_MAX or memory ended. The message names them once they are filled in. */
 struct chat_call *chat_calls_new(struct policy_ctx *c, const char *where, size_t n);

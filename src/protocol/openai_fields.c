@@ -68,12 +68,12 @@ static t9_status add_stop(struct policy_ctx *c, const struct policy_field *f, yy
         return policy_wrong(c, f->name, "made of strings of 1 to 256 bytes", v);
     if (r->n_stops == CHAT_STOPS_MAX)
         return chat_fail(c->err, T9_STATUS_INVALID, f->name, "invalid_value",
-                         "stop has more than %d strings", CHAT_STOPS_MAX);
+                         "%s has more than %d strings", f->name, CHAT_STOPS_MAX);
     if (!r->stops)
         r->stops = arena_calloc(&r->kept, CHAT_STOPS_MAX, sizeof *r->stops);
     s = arena_str(&r->kept, s);
     if (!r->stops || !s.p)
-        return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for stop");
+        return chat_fail(c->err, T9_STATUS_NOMEM, f->name, NULL, "no memory for %s", f->name);
     r->stops[r->n_stops++] = s;
     return T9_STATUS_OK;
 }

@@ -46,8 +46,8 @@ static t9_status parse_tool(struct policy_ctx *c, size_t i, yyjson_val *v)
     T9_TRY(check_strict(c, i, json_get(fn, "strict")));
     yyjson_val *schema = json_get(fn, "parameters");
     struct chat_tool tool = {.name = json_str(json_get(fn, "name")),
-                             .description = json_str(json_get(fn, "description")),
                              .schema = yyjson_is_null(schema) ? NULL : schema};
+    T9_TRY(chat_tool_says(c, where, fn, &tool.description));
     return chat_tool_add(c, where, tool);
 }
 

@@ -138,10 +138,11 @@ static t9_status read_message(struct builder *b, const char *where, yyjson_val *
 
 static t9_status read_reasoning(struct builder *b, const char *where, yyjson_val *item)
 {
-    str sealed = json_str(json_get(item, "encrypted_content")), text = {0};
+    str sealed = {0}, text = {0};
     yyjson_val *content = json_get(item, "content"), *summary = json_get(item, "summary");
-    bool has_content = yyjson_is_arr(content) && yyjson_arr_size(content) > 0;
-    bool has_summary = yyjson_is_arr(summary) && yyjson_arr_size(summary) > 0;
+    bool has_content = content && !yyjson_is_null(content) && !policy_is_empty(content);
+    bool has_summary = summary && !yyjson_is_null(summary) && !policy_is_empty(summary);
+    T9_TRY(member_str(b, where, item, "encrypted_content", false, &sealed));
     bool ours = !has_content && sealed_read(sealed, &b->c->request->arena, &text);
     if (has_content)
         T9_TRY(read_text(b, inside(where, "content").text, content, &text));

@@ -53,8 +53,8 @@ static t9_status read_function(struct policy_ctx *c, const char *where, yyjson_v
                                           "output_schema", "allowed_callers"};
     T9_TRY(policy_members(c, v, members, T9_COUNT(members), where, "a function"));
     T9_TRY(check_strict(c, where, json_get(v, "strict")));
+    T9_TRY(chat_tool_says(c, where, v, &tool->description));
     yyjson_val *schema = json_get(v, "parameters");
-    tool->description = json_str(json_get(v, "description"));
     tool->schema = yyjson_is_null(schema) ? NULL : schema;
     return T9_STATUS_OK;
 }
@@ -92,7 +92,7 @@ static t9_status read_custom(struct policy_ctx *c, const char *where, yyjson_val
     static const char schema[] = "{\"type\":\"object\",\"properties\":{\"input\":{\"type\":"
                                  "\"string\"}},\"required\":[\"input\"]}";
     T9_TRY(policy_members(c, v, members, T9_COUNT(members), where, "a custom tool"));
-    tool->description = json_str(json_get(v, "description"));
+    T9_TRY(chat_tool_says(c, where, v, &tool->description));
     T9_TRY(describe_format(c, where, json_get(v, "format"), &tool->description));
     for (size_t i = 0; i < c->request->n_tools && !tool->schema; i++) {
         if (responses_own(c->request)->tools[i].is_text)

@@ -366,6 +366,9 @@ static void test_errors(void **state)
         {HELLO "\"max_tokens\":0}", 400, "max_tokens"},
         {HELLO "\"stream\":1}", 400, "true or false"},
         {HELLO "\"audio\":true}", 400, "unsupported_parameter"},
+        {HELLO
+         "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":5}}]}",
+         400, "\"param\":\"tools[0].function.description\""},
         {HELLO "\"tools\":[{\"type\":\"function\"}]}", 400, "\"param\":\"tools[0].function\""},
         {HELLO "\"response_format\":{\"type\":\"json_object\"}}", 400, "response_format"},
         {HELLO "\"stop\":\"\"}", 400, "stop"},

@@ -65,8 +65,12 @@ static void test_strict(void **state)
              "tools[0]", "web_search_20250305");
     left_out(BODY "\"tools\":[{\"type\":\"code_execution_20250825\",\"name\":\"c\"}]}", "tools[0]",
              "code_execution_20250825");
-    left_out(BODY "\"mcp_servers\":[{\"name\":\"files\"}]}", "mcp_servers", "files");
-    left_out(BODY "\"container\":\"c1\"}", "container", "c1");
+    left_out(BODY "\"mcp_servers\":[{\"name\":\"files\"}]}", "mcp_servers", "mcp_servers");
+    left_out(BODY "\"mcp_servers\":[{\"url\":\"x\"}]}", "mcp_servers",
+             "only Anthropic's servers connect to MCP");
+    left_out(BODY "\"container\":\"c1\"}", "container",
+             "only Anthropic's servers run code in containers");
+    left_out(BODY "\"container\":{}}", "container", "container");
     left_out(BLOCK("{\"type\":\"text\",\"text\":\"a\",\"x\":1}"), "messages[0].content[0].x",
              "\"x\"");
     left_out(BLOCK("{\"type\":\"text\",\"text\":\"a\",\"cache_control\":{\"type\":\"ephemeral\","
@@ -190,6 +194,11 @@ static void test_limits(void **state)
     refused(false, "{\"max_tokens\":9}", "messages", "missing");
     refused(false, BODY "\"tools\":[{\"input_schema\":{}}]}", "tools[0].name", "must have 1 to");
     refused(false, BODY "\"stop_sequences\":\"a\"}", "stop_sequences", "array");
+    refused(false,
+            BODY
+            "\"stop_sequences\":[\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\",\"a\","
+            "\"a\",\"a\",\"a\",\"a\",\"a\",\"a\"]}",
+            "stop_sequences", "stop_sequences has more than 16 strings");
     refused(false, SAID("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":\"x\"}"),
             "messages[1].content[0].input", "an object");
     refused(false, BLOCK("{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":{}}"),
@@ -198,6 +207,45 @@ static void test_limits(void **state)
             "{\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":"
             "\"container_upload\"}]}]}",
             "messages", "nothing is left");
+}
+
+/* Members that may be missing, and may not be anything. */
+static void test_members(void **state)
+{
+#define DOC(m)    BLOCK("{\"type\":\"document\"," m ",\"source\":{\"type\":\"text\",\"data\":\"x\"}}")
+#define SIGNED(s) SAID("{\"type\":\"thinking\",\"thinking\":\"a\",\"signature\":" s "}")
+#define SCREEN(m) BODY "\"tools\":[{\"type\":\"computer_20250124\",\"name\":\"c\"," m "}]}"
+    static const char *const damaged[] = {"\"t9s1\"", "\"t9s10eb285279d58c00ac786bba41e3a00c\"",
+                                          "\"t9s10eb285279d58c00ac786bba41e3a00c2\"",
+                                          "\"t9s10eb285279d58c00ac786bba41e3a00c2ff\""};
+    static const char *const fine[] = {"null", "\"\"", "\"t9s\"", "\"EqQBCgIYAhIM\""};
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    refused(false, DOC("\"title\":5"), "messages[0].content[0].title", "a string, not 5");
+    refused(false, DOC("\"context\":[]"), "messages[0].content[0].context", "a string");
+    refused(false, SIGNED("5"), "messages[1].content[0].signature", "a string, not 5");
+    refused(false, SIGNED("[]"), "messages[1].content[0].signature", "a string");
+    refused(false, SCREEN("\"display_width_px\":-1"), "tools[0].display_width_px", "not -1");
+    refused(false, SCREEN("\"display_width_px\":9,\"display_height_px\":\"x\""),
+            "tools[0].display_height_px", "a whole number");
+    refused(false, BODY "\"tools\":[{\"name\":\"f\",\"input_schema\":{},\"description\":5}]}",
+            "tools[0].description", "a string, not 5");
+    accept(DOC("\"title\":null,\"context\":\"c\""), &r);
+    assert_true(str_eqz(r.messages[0].content, "c\nx"));
+    chat_request_deinit(&r);
+    accept(SCREEN("\"display_width_px\":null"), &r);
+    chat_request_deinit(&r);
+    for (size_t i = 0; i < T9_COUNT(damaged) + T9_COUNT(fine); i++) {
+        char json[512];
+        bool is_damaged = i < T9_COUNT(damaged);
+        (void)snprintf(json, sizeof json, SIGNED("%s"),
+                       is_damaged ? damaged[i] : fine[i - T9_COUNT(damaged)]);
+        assert_int_equal(parse(&anthropic_messages_adapter, false, json, &r, &e), T9_STATUS_OK);
+        if (r.n_warnings != is_damaged)
+            fail_msg("%s: %zu warnings", json, r.n_warnings);
+        chat_request_deinit(&r);
+    }
 }
 
 /* What is counted needs no max_tokens, and takes it. */
@@ -243,6 +291,7 @@ int main(void)
         cmocka_unit_test(test_effort),  cmocka_unit_test(test_marks),
         cmocka_unit_test(test_results), cmocka_unit_test(test_limits),
         cmocka_unit_test(test_count),   cmocka_unit_test(test_seal),
+        cmocka_unit_test(test_members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -110,6 +110,19 @@ static void test_refused(void **state)
             "{\"input\":\"a\",\"tools\":[{\"type\":\"custom\",\"name\":\"f\",\"format\":{\"type\":"
             "\"grammar\"}}]}",
             "tools[0].format", "definition");
+    refused(
+        false,
+        "{\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\",\"description\":5}]}",
+        "tools[0].description", "a string, not 5");
+    refused(false,
+            "{\"input\":\"a\",\"tools\":[{\"type\":\"custom\",\"name\":\"f\",\"description\":[]}]}",
+            "tools[0].description", "a string");
+    refused(false, "{\"input\":[{\"type\":\"reasoning\",\"summary\":5}]}", "input[0].summary",
+            "a string or an array of parts");
+    refused(false, "{\"input\":[{\"type\":\"reasoning\",\"content\":{\"a\":1}}]}",
+            "input[0].content", "a string or an array of parts");
+    refused(false, "{\"input\":[{\"type\":\"reasoning\",\"encrypted_content\":5}]}",
+            "input[0].encrypted_content", "a string, not 5");
     refused(false, "{\"input\":\"a\",\"tool_choice\":{\"type\":\"function\",\"name\":\"f\"}}",
             "tool_choice", "\"function\"");
     refused(false,
@@ -170,6 +183,24 @@ static void test_messages(void **state)
     chat_request_deinit(&r);
 }
 
+/* Texts that are no arrays of parts are texts all the same. */
+static void test_reasoning(void **state)
+{
+    struct chat_request r;
+    struct chat_error e;
+    (void)state;
+    assert_int_equal(parse(true,
+                           "{\"input\":[{\"type\":\"reasoning\",\"summary\":\"a\"},"
+                           "{\"type\":\"reasoning\",\"summary\":\"\",\"content\":\"b\"},"
+                           "{\"type\":\"reasoning\",\"summary\":null,\"content\":[]},"
+                           "{\"role\":\"assistant\",\"content\":\"t\"}]}",
+                           &r, &e),
+                     T9_STATUS_OK);
+    assert_int_equal(r.n_messages, 1);
+    assert_true(str_eqz(r.messages[0].reasoning, "a\nb") && str_eqz(r.messages[0].content, "t"));
+    chat_request_deinit(&r);
+}
+
 /* A namespace that ends as such names do is not given another sign. */
 static void test_names(void **state)
 {
@@ -196,7 +227,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sealed), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_strict), cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_names),  cmocka_unit_test(test_reasoning),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
