@@ -187,10 +187,26 @@ static t9_status configure(struct db *d, struct t9_err *err)
                "be opened", err);
 }
 
+/* With a folder in front no path is a name that SQLite gives a sense of its own, as :memory: and
+ * file: have. */
+static int open_plain(struct db *d, const char *path)
+{
+    struct buf name;
+    buf_init(&name, SIZE_MAX);
+    buf_puts(&name, path[0] == '/' ? "" : "./");
+    buf_puts(&name, path);
+    buf_putc(&name, '\0');
+    int rc = name.failed ? SQLITE_NOMEM
+                         : sqlite3_open_v2(name.p, &d->sql,
+                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    buf_deinit(&name);
+    return rc;
+}
+
 static t9_status open_database(struct db *d, const char *path, struct t9_err *err)
 {
     T9_TRY(check_file(path, err));
-    int rc = sqlite3_open_v2(path, &d->sql, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL);
+    int rc = open_plain(d, path);
     t9_status s = rc == SQLITE_OK ? configure(d, err) : fail(d, "be opened", err);
     int code = d->sql ? sqlite3_errcode(d->sql) & 0xff : rc;
     if (s != T9_STATUS_OK && code == SQLITE_BUSY)

@@ -97,10 +97,11 @@ static void write_job(struct store *s, const struct job *job)
     pthread_mutex_unlock(&s->db_lock);
     if (st == T9_STATUS_OK)
         return;
-    int64_t now = clock_unix_s();
-    if (now - s->told_s >= QUIET_S || s->told_s == 0)
+    int64_t now = now_of(s);
+    if (now - s->told_s >= QUIET_S || s->told_s == 0) {
         LOG_WARN("store", "a response was not stored: %s", err.msg);
-    s->told_s = now;
+        s->told_s = now;
+    }
     pthread_mutex_lock(&s->queue_lock);
     s->stats.n_lost += job != NULL;
     pthread_mutex_unlock(&s->queue_lock);
@@ -293,6 +294,7 @@ static t9_status walk_back(struct store *s, str id, uint64_t owner, struct ids *
                            struct t9_err *err)
 {
     struct store_row row = {.previous = id};
+    size_t n_bytes = 0;
     while (row.previous.n) {
         if (ids->n == STORE_CONVERSATION_MAX)
             return t9_fail(err, T9_STATUS_TOO_LARGE, "the conversation has more than %d responses",
@@ -303,6 +305,12 @@ static t9_status walk_back(struct store *s, str id, uint64_t owner, struct ids *
         memcpy(ids->at[ids->n].p, row.previous.p, row.previous.n);
         ids->n++;
         T9_TRY(get_own(s, id_at(ids, ids->n - 1), owner, &row, err));
+        n_bytes += row.response.n + row.input.n;
+        if (n_bytes > STORE_CONVERSATION_BYTES_MAX)
+            return t9_fail(err, T9_STATUS_TOO_LARGE,
+                           "what is stored of the conversation is more than the %d MiB that a "
+                           "request may go on from",
+                           STORE_CONVERSATION_BYTES_MAX >> 20);
     }
     return T9_STATUS_OK;
 }

@@ -21,7 +21,11 @@
 
 struct store;
 
-enum { STORE_ID_BYTES_MAX = 64, STORE_CONVERSATION_MAX = 4096 };
+enum {
+    STORE_ID_BYTES_MAX = 64,
+    STORE_CONVERSATION_MAX = 4096,          /* responses */
+    STORE_CONVERSATION_BYTES_MAX = 64 << 20 /* of their texts, that are read at once */
+};
 
 struct store_params {
     const char *path;
@@ -50,7 +54,7 @@ t9_status store_get(struct store *s, str id, uint64_t owner, struct buf *respons
                     struct buf *input, struct t9_err *err);
 typedef t9_status (*store_row_fn)(void *ctx, const struct store_row *row, struct t9_err *err);
 /* Tells of `id` and all that it goes on from, the first one first, and counts as a use of them.
- * NOT_FOUND when one of them is not there. */
+ * NOT_FOUND when one of them is not there, TOO_LARGE beyond the bounds above. */
 t9_status store_conversation(struct store *s, str id, uint64_t owner, store_row_fn fn, void *ctx,
                              struct t9_err *err);
 /* NOT_FOUND as above. */

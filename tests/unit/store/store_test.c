@@ -4,6 +4,7 @@
  */
 #include "lib/t9test.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "store/store.h"
 
@@ -343,12 +344,67 @@ static void test_faults(void **state)
     drop_place(&p);
 }
 
+static void count_line(void *ctx, log_level level, const char *module, const char *msg)
+{
+    (void)level;
+    (void)module;
+    *(int *)ctx += strstr(msg, "was not stored") != NULL;
+}
+
+/* A store that fails all the time says so once a minute. */
+static void test_told(void **state)
+{
+    struct place p;
+    int n_told = 0;
+    (void)state;
+    make_place(&p);
+    struct store *s = open_store(&p, 1024, 10);
+    static char big[2048];
+    memset(big, 'x', sizeof big - 1);
+    log_redirect(LOG_LEVEL_WARN, count_line, &n_told);
+    for (int i = 0; i < 30; i++, now_s += 5) { /* 0, 60 and 120 */
+        put(s, "a", "", 7, big, "");
+        assert_false(has(s, "a", 7, big));
+    }
+    log_redirect(LOG_LEVEL_NONE, NULL, NULL);
+    assert_int_equal(n_told, 3);
+    store_close(s);
+    drop_place(&p);
+}
+
+/* Names that mean something else to SQLite are those of files here. */
+static void test_names(void **state)
+{
+    static const char *const names[] = {":memory:", "file:r.db?mode=memory", "file:x", "r.db"};
+    struct place p;
+    char was[4096];
+    struct stat st;
+    (void)state;
+    make_place(&p);
+    assert_non_null(getcwd(was, sizeof was));
+    assert_int_equal(chdir(p.dir), 0);
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        snprintf(p.file, sizeof p.file, "%s", names[i]);
+        struct store *s = open_store(&p, 1 << 20, 10);
+        put(s, "a", "", 7, "A", "");
+        store_close(s);
+        assert_true(stat(names[i], &st) == 0 && st.st_size > 0);
+        s = open_store(&p, 1 << 20, 10);
+        assert_true(has(s, "a", 7, "A"));
+        store_close(s);
+        assert_int_equal(unlink(names[i]), 0);
+    }
+    assert_int_equal(chdir(was), 0);
+    drop_place(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_kept),        cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_overwritten), cmocka_unit_test(test_refused),
         cmocka_unit_test(test_damaged),     cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_told),        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
