@@ -299,7 +299,7 @@ static t9_status parse(str body, bool strict, struct chat_request *out, struct c
     yyjson_val *root = yyjson_doc_get_root(out->doc), *input = json_get(root, "input");
     if (!input || yyjson_is_null(input))
         return openai_missing("input", err);
-    responses_allow_tools(&c, json_get(root, "tool_choice"));
+    T9_TRY(responses_allow_tools(&c, root));
     T9_TRY(responses_input(&c, root));
     return make_told(out, root, err);
 }

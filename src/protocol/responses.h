@@ -40,8 +40,9 @@ static inline struct responses_own *responses_own(const struct chat_request *r)
 /* Parsers of fields; see struct policy_field. */
 t9_status responses_tools(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
 t9_status responses_tool_choice(struct policy_ctx *c, const struct policy_field *f, yyjson_val *v);
-/* Leaves only the tools that a tool_choice of allowed_tools names; after all fields were read. */
-void responses_allow_tools(struct policy_ctx *c, yyjson_val *tool_choice);
+/* Leaves only the tools that a tool_choice of allowed_tools names; after all fields were read. One
+ * that is not among `tools` is refused, one that a server would run is told of. */
+t9_status responses_allow_tools(struct policy_ctx *c, yyjson_val *body);
 /* The model's name of a tool in a namespace, in the request's arena; p is NULL without memory. */
 str responses_flat_name(struct chat_request *r, str space, str local);
 

@@ -20,6 +20,7 @@ struct builder {
     size_t n;
     struct chat_call *calls; /* of all messages, each one's side by side */
     size_t n_calls;
+    const struct chat_message *calling; /* the last one that has calls */
     const struct responses_history *history;
     size_t next_reference; /* in the history */
     bool open;             /* the last message is an assistant's that more items belong to */
@@ -186,6 +187,7 @@ static t9_status add_call(struct builder *b, const char *where, yyjson_val *item
                          T9_CALLS_MAX + 1, T9_CALLS_MAX);
     if (m->n_calls++ == 0)
         m->calls = call;
+    b->calling = m;
     return T9_STATUS_OK;
 }
 
@@ -218,6 +220,8 @@ static t9_status read_output(struct builder *b, const char *where, yyjson_val *i
     struct chat_message *m = begin_message(b, CHAT_ROLE_TOOL);
     m->tool_call_id = id;
     m->has_content = true;
+    if (id.n && chat_call_name(b->calling, id).n == 0)
+        chat_warn(b->c->request, "%s answers a tool call that no item before it made", where);
     return read_text(b, inside(where, "output").text, json_get(item, "output"), &m->content);
 }
 
@@ -271,12 +275,17 @@ static t9_status ignore_item(struct builder *b, const char *where, str type, yyj
     return T9_STATUS_OK;
 }
 
+static t9_status not_an_item(struct policy_ctx *c, const char *where, yyjson_val *v)
+{
+    return policy_wrong(c, where, "an item, an object with a type", v);
+}
+
 static t9_status read_item(struct builder *b, const char *where, yyjson_val *item)
 {
     const char *names[T9_COUNT(items[0].members) + 3] = {"type", "id", "status"};
     size_t n = 3;
     if (!yyjson_is_obj(item))
-        return policy_wrong(b->c, where, "an item, an object with a type", item);
+        return not_an_item(b->c, where, item);
     str type = type_of(item);
     for (size_t i = 0; i < T9_COUNT(items); i++) {
         if (!str_eqz(type, items[i].type))
@@ -304,6 +313,23 @@ static t9_status read_items(struct builder *b, const char *field, yyjson_val *li
     return T9_STATUS_OK;
 }
 
+/* Before any of them is looked up or noted. */
+static t9_status check_items(struct policy_ctx *c, yyjson_val *input)
+{
+    size_t idx, max;
+    yyjson_val *item;
+    char where[40];
+    if (!yyjson_is_arr(input))
+        return T9_STATUS_OK;
+    yyjson_arr_foreach(input, idx, max, item)
+    {
+        (void)snprintf(where, sizeof where, "input[%zu]", idx);
+        if (!yyjson_is_obj(item))
+            return not_an_item(c, where, item);
+    }
+    return T9_STATUS_OK;
+}
+
 t9_status responses_input(struct policy_ctx *c, yyjson_val *body)
 {
     struct chat_request *r = c->request;
@@ -311,6 +337,7 @@ t9_status responses_input(struct policy_ctx *c, yyjson_val *body)
     struct builder b = {.c = c, .history = &history};
     str instructions = json_str(json_get(body, "instructions"));
     yyjson_val *input = json_get(body, "input");
+    T9_TRY(check_items(c, input));
     T9_TRY(responses_recall(c, body, &history));
     T9_TRY(responses_note_input(c, input, &history));
     size_t n = history.n_before + (yyjson_is_arr(input) ? yyjson_arr_size(input) : 1);
@@ -342,6 +369,5 @@ t9_status responses_input(struct policy_ctx *c, yyjson_val *body)
     if (b.n == 0)
         return chat_fail(c->err, T9_STATUS_INVALID, "input", "invalid_value",
                          "input has nothing to answer: it must have at least one message");
-    chat_check_results(r);
     return T9_STATUS_OK;
 }

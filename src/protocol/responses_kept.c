@@ -14,7 +14,8 @@
 
 #include <stdio.h>
 
-#define STORED_BYTES_MAX ((size_t)64 << 20)
+/* Read of the store for one request, and given of it. */
+#define STORED_BYTES_MAX ((size_t)STORE_CONVERSATION_BYTES_MAX)
 
 enum { REFERENCES_MAX = 256, LIMIT_DEFAULT = 20, LIMIT_MAX = 100 };
 
@@ -61,6 +62,22 @@ static t9_status damaged(struct t9_err *err)
     return t9_fail(err, T9_STATUS_IO, "a stored response is damaged: delete it");
 }
 
+static t9_status too_much(struct t9_err *err)
+{
+    return t9_fail(err, T9_STATUS_TOO_LARGE,
+                   "what is stored of the conversation is more than the %zu MiB that a request may "
+                   "go on from",
+                   STORED_BYTES_MAX >> 20);
+}
+
+static t9_status parse_stored(yyjson_doc **out, str text, struct t9_err *err)
+{
+    t9_status s = json_parse(out, text, JSON_LIMITS_REQUEST, NULL);
+    if (s == T9_STATUS_NOMEM)
+        return t9_fail(err, s, "no memory for a stored response");
+    return s == T9_STATUS_OK ? s : damaged(err);
+}
+
 static t9_status append_items(yyjson_val *list, struct buf *out, size_t *n, struct t9_err *err)
 {
     size_t idx, max;
@@ -73,20 +90,16 @@ static t9_status append_items(yyjson_val *list, struct buf *out, size_t *n, stru
         json_write_val(out, item);
         ++*n;
     }
-    return out->failed ? t9_fail(err, T9_STATUS_TOO_LARGE, "the stored conversation is too large")
-                       : T9_STATUS_OK;
+    return out->failed ? too_much(err) : T9_STATUS_OK;
 }
 
 t9_status responses_row_items(const struct store_row *row, struct buf *out, size_t *n,
                               struct t9_err *err)
 {
     yyjson_doc *input = NULL, *response = NULL;
-    t9_status s = json_parse(&input, row->input, JSON_LIMITS_REQUEST, NULL);
+    t9_status s = parse_stored(&input, row->input, err);
     if (s == T9_STATUS_OK)
-        s = json_parse(&response, row->response, JSON_LIMITS_REQUEST, NULL);
-    if (s != T9_STATUS_OK)
-        s = s == T9_STATUS_NOMEM ? t9_fail(err, s, "no memory for a stored response")
-                                 : damaged(err);
+        s = parse_stored(&response, row->response, err);
     if (s == T9_STATUS_OK)
         s = append_items(yyjson_doc_get_root(input), out, n, err);
     if (s == T9_STATUS_OK)
@@ -96,15 +109,27 @@ t9_status responses_row_items(const struct store_row *row, struct buf *out, size
     return s;
 }
 
+/* A stored response that references name items of, read once. */
+struct source {
+    char id[STORE_ID_BYTES_MAX + 1];
+    yyjson_doc *response, *input;
+};
+
+/* What one request reads of the store. */
 struct gather {
     struct buf *out;
-    size_t n;
+    size_t n;       /* items */
+    size_t n_bytes; /* read: at most STORED_BYTES_MAX */
+    struct source *sources;
+    size_t n_sources;
 };
 
 static t9_status gather_row(void *ctx, const struct store_row *row, struct t9_err *err)
 {
     struct gather *g = ctx;
-    return responses_row_items(row, g->out, &g->n, err);
+    g->n_bytes += row->response.n + row->input.n;
+    return g->n_bytes > STORED_BYTES_MAX ? too_much(err)
+                                         : responses_row_items(row, g->out, &g->n, err);
 }
 
 /* ---- what a request goes on from ---- */
@@ -120,42 +145,73 @@ static t9_status gather_before(struct policy_ctx *c, str previous, struct gather
                          "\"%.*s\" or a response before it is not stored: it never was, was "
                          "deleted, or has expired",
                          (int)(previous.n < 80 ? previous.n : 80), previous.p);
-    return s == T9_STATUS_OK ? s
-                             : chat_fail(c->err, s == T9_STATUS_TOO_LARGE ? T9_STATUS_INVALID : s,
-                                         "previous_response_id", NULL, "%s", e.msg);
+    return s == T9_STATUS_OK ? s : chat_fail(c->err, s, "previous_response_id", NULL, "%s", e.msg);
 }
 
 /* Appends the item with this id, where the list has it. */
-static bool append_item(str text, const char *member, str id, struct buf *out)
+static bool append_item(yyjson_val *list, str id, struct buf *out)
 {
-    yyjson_doc *doc = NULL;
     size_t idx, max;
     yyjson_val *item;
-    bool found = false;
-    if (json_parse(&doc, text, JSON_LIMITS_REQUEST, NULL) != T9_STATUS_OK)
+    if (!yyjson_is_arr(list))
         return false;
-    yyjson_val *list = yyjson_doc_get_root(doc);
-    if (member)
-        list = json_get(list, member);
-    if (yyjson_is_arr(list)) {
-        yyjson_arr_foreach(list, idx, max, item)
-        {
-            if (found || !str_eq(json_str(json_get(item, "id")), id))
-                continue;
-            found = true;
-            buf_putc(out, ',');
-            json_write_val(out, item);
-        }
+    yyjson_arr_foreach(list, idx, max, item)
+    {
+        if (!str_eq(json_str(json_get(item, "id")), id))
+            continue;
+        buf_putc(out, ',');
+        json_write_val(out, item);
+        return true;
     }
-    yyjson_doc_free(doc);
-    return found;
+    return false;
 }
 
-static t9_status gather_reference(struct policy_ctx *c, size_t i, yyjson_val *item, struct buf *out)
+/* Reads a stored response, and counts it. */
+static t9_status read_source(const struct chat_keeping *k, struct gather *g, struct source *src,
+                             struct t9_err *err)
+{
+    struct buf response, input;
+    size_t left = STORED_BYTES_MAX - g->n_bytes;
+    buf_init(&response, left);
+    buf_init(&input, left);
+    t9_status s = store_get(k->store, str_from(src->id), k->owner, &response, &input, err);
+    g->n_bytes += response.n + input.n;
+    if (s == T9_STATUS_OK && (response.failed || input.failed || g->n_bytes > STORED_BYTES_MAX))
+        s = too_much(err);
+    if (s == T9_STATUS_OK)
+        s = parse_stored(&src->response, buf_str(&response), err);
+    if (s == T9_STATUS_OK)
+        s = parse_stored(&src->input, buf_str(&input), err);
+    buf_deinit(&response);
+    buf_deinit(&input);
+    return s;
+}
+
+/* The stored response that has this item. */
+static t9_status find_source(const struct chat_keeping *k, struct gather *g, str item_id,
+                             const struct source **out, struct t9_err *err)
+{
+    struct source *src = &g->sources[g->n_sources];
+    if (!response_of(item_id, src->id))
+        return t9_fail(err, T9_STATUS_NOT_FOUND, "there is no such item");
+    *out = src;
+    for (size_t i = 0; i < g->n_sources; i++) {
+        if (str_eqz(str_from(src->id), g->sources[i].id)) {
+            *out = &g->sources[i];
+            return T9_STATUS_OK;
+        }
+    }
+    g->n_sources++;
+    return read_source(k, g, src, err);
+}
+
+static t9_status gather_reference(struct policy_ctx *c, size_t i, yyjson_val *item,
+                                  struct gather *g)
 {
     const struct chat_keeping *k = &c->request->keeping;
-    char response_id[STORE_ID_BYTES_MAX + 1], param[48];
-    struct buf response, input;
+    const struct source *src = NULL;
+    struct t9_err e = {0};
+    char param[48];
     str id = json_str(json_get(item, "id"));
     (void)snprintf(param, sizeof param, "input[%zu]", i);
     if (!k->store)
@@ -163,22 +219,21 @@ static t9_status gather_reference(struct policy_ctx *c, size_t i, yyjson_val *it
                          "%s is an item_reference, which needs stored responses: start the server "
                          "with --store FILE, or send the item itself",
                          param);
-    buf_init(&response, STORED_BYTES_MAX);
-    buf_init(&input, STORED_BYTES_MAX);
-    bool found = response_of(id, response_id) &&
-                 store_get(k->store, str_from(response_id), k->owner, &response, &input, NULL) ==
-                     T9_STATUS_OK &&
-                 (append_item(buf_str(&response), "output", id, out) ||
-                  append_item(buf_str(&input), NULL, id, out));
-    buf_deinit(&response);
-    buf_deinit(&input);
-    return found ? T9_STATUS_OK
-                 : chat_fail(c->err, T9_STATUS_INVALID, param, "item_not_found",
-                             "there is no stored item \"%.*s\"", (int)(id.n < 80 ? id.n : 80),
-                             id.p ? id.p : "");
+    t9_status s = find_source(k, g, id, &src, &e);
+    if (s == T9_STATUS_OK &&
+        !append_item(json_get(yyjson_doc_get_root(src->response), "output"), id, g->out) &&
+        !append_item(yyjson_doc_get_root(src->input), id, g->out))
+        s = T9_STATUS_NOT_FOUND;
+    if (s == T9_STATUS_OK && g->out->failed)
+        s = too_much(&e);
+    if (s == T9_STATUS_NOT_FOUND)
+        return chat_fail(c->err, T9_STATUS_INVALID, param, "item_not_found",
+                         "there is no stored item \"%.*s\"", (int)(id.n < 80 ? id.n : 80),
+                         id.p ? id.p : "");
+    return s == T9_STATUS_OK ? s : chat_fail(c->err, s, param, NULL, "%s", e.msg);
 }
 
-static t9_status gather_references(struct policy_ctx *c, yyjson_val *input, struct buf *out)
+static t9_status gather_references(struct policy_ctx *c, yyjson_val *input, struct gather *g)
 {
     size_t idx, max, n = 0;
     yyjson_val *item;
@@ -186,12 +241,16 @@ static t9_status gather_references(struct policy_ctx *c, yyjson_val *input, stru
         return T9_STATUS_OK;
     yyjson_arr_foreach(input, idx, max, item)
     {
-        if (!yyjson_is_obj(item) || !responses_is_reference(item))
+        if (!responses_is_reference(item))
             continue;
         if (++n > REFERENCES_MAX)
             return chat_fail(c->err, T9_STATUS_INVALID, "input", "invalid_value",
                              "input has more than %d references", REFERENCES_MAX);
-        T9_TRY(gather_reference(c, idx, item, out));
+        if (!g->sources)
+            g->sources = arena_calloc(&c->request->arena, REFERENCES_MAX, sizeof *g->sources);
+        if (!g->sources)
+            return chat_fail(c->err, T9_STATUS_NOMEM, "input", NULL, "no memory for references");
+        T9_TRY(gather_reference(c, idx, item, g));
     }
     return T9_STATUS_OK;
 }
@@ -199,19 +258,23 @@ static t9_status gather_references(struct policy_ctx *c, yyjson_val *input, stru
 t9_status responses_recall(struct policy_ctx *c, yyjson_val *body, struct responses_history *out)
 {
     struct buf text;
-    struct gather g = {&text, 0};
+    struct gather g = {.out = &text};
     str previous = responses_own(c->request)->previous;
     buf_init(&text, STORED_BYTES_MAX);
     t9_status s = previous.p ? gather_before(c, previous, &g) : T9_STATUS_OK;
     if (s == T9_STATUS_OK)
-        s = gather_references(c, json_get(body, "input"), &text);
+        s = gather_references(c, json_get(body, "input"), &g);
     if (s == T9_STATUS_OK && text.n) {
         text.p[0] = '[';
         buf_putc(&text, ']');
-        s = text.failed ? chat_fail(c->err, T9_STATUS_INVALID, "input", NULL,
+        s = text.failed ? chat_fail(c->err, T9_STATUS_TOO_LARGE, "input", NULL,
                                     "what is stored of the conversation is too large")
                         : chat_request_parse_more(c->request, buf_str(&text), &out->items, c->err);
         out->n_before = g.n;
+    }
+    for (size_t i = 0; i < g.n_sources; i++) {
+        yyjson_doc_free(g.sources[i].response);
+        yyjson_doc_free(g.sources[i].input);
     }
     buf_deinit(&text);
     return s;
@@ -286,10 +349,9 @@ static void write_input(const struct chat_request *r, yyjson_val *input,
     {
         if (idx)
             buf_putc(b, ',');
-        if (responses_is_reference(item))
-            json_write_val(b, yyjson_arr_get(h->items, next++));
-        else
-            write_input_item(r, item, idx, b);
+        /* With an id of its own: the list may have the item twice. */
+        bool refers = responses_is_reference(item);
+        write_input_item(r, refers ? yyjson_arr_get(h->items, next++) : item, idx, b);
     }
 }
 
@@ -477,7 +539,7 @@ static t9_status answer_items(struct chat_request *r, const struct kept_ask *ask
                               struct chat_error *err)
 {
     struct buf text;
-    struct before b = {{&text, 0}, ask->id};
+    struct before b = {{.out = &text}, ask->id};
     struct t9_err e = {0};
     yyjson_val *items = NULL;
     buf_init(&text, STORED_BYTES_MAX);
@@ -499,6 +561,21 @@ static t9_status answer_items(struct chat_request *r, const struct kept_ask *ask
     return s;
 }
 
+/* The response itself, as it was stored. */
+static t9_status get_response(const struct chat_keeping *k, str id, struct buf *out,
+                              struct t9_err *err)
+{
+    yyjson_doc *doc = NULL;
+    T9_TRY(store_get(k->store, id, k->owner, out, NULL, err));
+    t9_status s = out->failed ? too_much(err) : parse_stored(&doc, buf_str(out), err);
+    if (s == T9_STATUS_OK && !yyjson_is_arr(json_get(yyjson_doc_get_root(doc), "output")))
+        s = damaged(err);
+    if (s != T9_STATUS_OK)
+        buf_clear(out);
+    yyjson_doc_free(doc);
+    return s;
+}
+
 static t9_status answer(const struct prep *prep, struct chat_request *r, struct buf *out,
                         struct chat_error *err)
 {
@@ -512,7 +589,7 @@ static t9_status answer(const struct prep *prep, struct chat_request *r, struct 
     if (ask->items)
         return answer_items(r, ask, out, err);
     t9_status s = ask->remove ? store_delete(k->store, ask->id, k->owner, &e)
-                              : store_get(k->store, ask->id, k->owner, out, NULL, &e);
+                              : get_response(k, ask->id, out, &e);
     if (s == T9_STATUS_NOT_FOUND)
         return missing(err, ask->id);
     if (s != T9_STATUS_OK)

@@ -256,31 +256,74 @@ t9_status responses_tool_choice(struct policy_ctx *c, const struct policy_field 
                      chat_brief(yyjson_is_str(v) ? v : json_get(v, "type"), brief));
 }
 
-static bool is_allowed(yyjson_val *list, const struct responses_tool *t)
+/* Whether an entry of allowed_tools means this tool: by its name, or its namespace's. */
+static bool means(yyjson_val *entry, const struct responses_tool *t)
 {
+    str name = json_str(json_get(entry, "name"));
+    if (str_eqz(json_str(json_get(entry, "type")), "namespace"))
+        return t->space.n && str_eq(name, t->space);
+    return str_eq(name, t->local) && str_eq(json_str(json_get(entry, "namespace")), t->space);
+}
+
+/* Whether it means one of the tools that were left out, by its type or its name. */
+static bool means_left_out(yyjson_val *entry, yyjson_val *list)
+{
+    str type = json_str(json_get(entry, "type")), name = json_str(json_get(entry, "name"));
     size_t idx, max;
-    yyjson_val *v;
-    yyjson_arr_foreach(list, idx, max, v)
+    yyjson_val *tool;
+    yyjson_arr_foreach(list, idx, max, tool)
     {
-        if (str_eq(json_str(json_get(v, "name")), t->local) &&
-            str_eq(json_str(json_get(v, "namespace")), t->space))
+        if (!is_told(tool) && (str_eq(json_str(json_get(tool, "type")), type) ||
+                               (name.n && str_eq(json_str(json_get(tool, "name")), name))))
             return true;
     }
     return false;
 }
 
-void responses_allow_tools(struct policy_ctx *c, yyjson_val *tool_choice)
+static t9_status check_allowed(struct policy_ctx *c, size_t i, yyjson_val *entry, yyjson_val *list)
+{
+    const struct chat_request *r = c->request;
+    yyjson_val *name = json_get(entry, "name");
+    char where[48], brief[80];
+    (void)snprintf(where, sizeof where, "tool_choice.tools[%zu]", i);
+    if (!yyjson_is_obj(entry))
+        return policy_wrong(c, where, "an object with a type", entry);
+    for (size_t k = 0; k < r->n_tools; k++) {
+        if (means(entry, &responses_own(r)->tools[k]))
+            return T9_STATUS_OK;
+    }
+    (void)chat_brief(name ? name : json_get(entry, "type"), brief);
+    if (!means_left_out(entry, list))
+        return chat_fail(c->err, T9_STATUS_INVALID, where, "invalid_value",
+                         "%s names %s, which is not among the tools", where, brief);
+    chat_warn(c->request, "%s names %s, which was left out of the tools", where, brief);
+    return T9_STATUS_OK;
+}
+
+t9_status responses_allow_tools(struct policy_ctx *c, yyjson_val *body)
 {
     struct chat_request *r = c->request;
     struct responses_tool *own = responses_own(r)->tools;
-    size_t n = 0;
-    if (!allows(tool_choice))
-        return;
+    yyjson_val *choice = json_get(body, "tool_choice"), *allowed = json_get(choice, "tools"), *v;
+    size_t n = 0, idx, max;
+    if (!allows(choice))
+        return T9_STATUS_OK;
+    if (!yyjson_is_arr(allowed))
+        return policy_wrong(c, "tool_choice.tools", "an array of tools", allowed);
+    if (yyjson_arr_size(allowed) > CHAT_TOOLS_MAX)
+        return chat_fail(c->err, T9_STATUS_INVALID, "tool_choice.tools", "invalid_value",
+                         "tool_choice.tools has more than the %d tools that are taken",
+                         CHAT_TOOLS_MAX);
+    yyjson_arr_foreach(allowed, idx, max, v)
+        T9_TRY(check_allowed(c, idx, v, json_get(body, "tools")));
     for (size_t i = 0; i < r->n_tools; i++) {
-        if (!is_allowed(json_get(tool_choice, "tools"), &own[i]))
+        bool kept = false;
+        yyjson_arr_foreach(allowed, idx, max, v) kept |= means(v, &own[i]);
+        if (!kept)
             continue;
         r->tools[n] = r->tools[i];
         own[n++] = own[i];
     }
     r->n_tools = n;
+    return T9_STATUS_OK;
 }

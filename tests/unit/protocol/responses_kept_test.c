@@ -22,7 +22,7 @@ static int make_kept(void **state)
     assert_non_null(mkdtemp(k.dir));
     snprintf(k.file, sizeof k.file, "%s/r.db", k.dir);
     struct store_params p = {
-        .path = k.file, .max_bytes = 1 << 20, .max_responses = 100, .ttl_s = 100};
+        .path = k.file, .max_bytes = 256 << 20, .max_responses = 100, .ttl_s = 100};
     if (store_open(&k.store, &p, &err) != T9_STATUS_OK)
         fail_msg("%s", err.msg);
     *state = &k;
@@ -107,6 +107,13 @@ static void asked(struct kept *k, uint64_t owner, const char *method, const char
     "[{\"id\":\"" id "\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"assistant\","    \
     "\"content\":[{\"type\":\"output_text\",\"text\":\"" text "\",\"annotations\":[]}]}]"
 
+#define ITEM(id, text)                                                                             \
+    "{\"id\":\"msg_" id "\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","      \
+    "\"content\":[{\"type\":\"input_text\",\"text\":\"" text "\"}]}"
+#define LIST(items, first, last, more)                                                             \
+    "{\"object\":\"list\",\"data\":[" items "],\"first_id\":" first ",\"last_id\":" last           \
+    ",\"has_more\":" more "}"
+
 static void test_goes_on(void **state)
 {
     struct kept *k = *state;
@@ -164,19 +171,23 @@ static void test_references(void **state)
     assert_true(str_find(items, STR("item_reference"), 0) == (size_t)-1);
     assert_true(str_find(items, STR("\"text\":\"t1\""), 0) != (size_t)-1);
     chat_request_deinit(&r);
+    /* Each with an id of its own, however often it is named. */
+    answered(k, "resp_b3", 7,
+             "{\"previous_response_id\":\"resp_b1\",\"input\":[{\"id\":\"msg_b1_i0\"},{\"id\":"
+             "\"msg_b1_i0\"},{\"role\":\"user\",\"content\":\"q2\"}]}",
+             "[]");
+    asked(k, 7, "GET", "resp_b3/input_items",
+          "[\"order\",\"asc\"],[\"after\",\"msg_b1_0\"],[\"limit\",\"2\"]", 200,
+          LIST(ITEM("b3_i0", "q1") "," ITEM("b3_i1", "q1"), "\"msg_b3_i0\"", "\"msg_b3_i1\"",
+               "true"));
+    asked(k, 7, "GET", "resp_b3/input_items", "[\"order\",\"asc\"],[\"after\",\"msg_b3_i1\"]", 200,
+          LIST(ITEM("b3_i2", "q2"), "\"msg_b3_i2\"", "\"msg_b3_i2\"", "false"));
     refused(k, 7, "{\"input\":[{\"id\":\"msg_b1_1\"}]}", "item_not_found", "input[0]");
     refused(k, 8, "{\"input\":[{\"id\":\"msg_b1_0\"}]}", "item_not_found", "input[0]");
     refused(k, 7, "{\"input\":[{\"role\":\"user\",\"content\":\"q\"},{\"id\":\"x\"}]}",
             "item_not_found", "input[1]");
     refused(k, 7, "{\"input\":[{}]}", "item_not_found", "input[0]");
 }
-
-#define ITEM(id, text)                                                                             \
-    "{\"id\":\"msg_c1_i" id "\",\"type\":\"message\",\"status\":\"completed\",\"role\":\"user\","  \
-    "\"content\":[{\"type\":\"input_text\",\"text\":\"" text "\"}]}"
-#define LIST(items, first, last, more)                                                             \
-    "{\"object\":\"list\",\"data\":[" items "],\"first_id\":" first ",\"last_id\":" last           \
-    ",\"has_more\":" more "}"
 
 static void test_asked(void **state)
 {
@@ -195,12 +206,13 @@ static void test_asked(void **state)
     asked(k, 7, "GET", "resp_c1/other", "", 404, NULL);
     const char *items = "resp_c1/input_items";
     asked(k, 7, "GET", items, "", 200,
-          LIST(ITEM("2", "c") "," ITEM("1", "b") "," ITEM("0", "a"), "\"msg_c1_i2\"",
+          LIST(ITEM("c1_i2", "c") "," ITEM("c1_i1", "b") "," ITEM("c1_i0", "a"), "\"msg_c1_i2\"",
                "\"msg_c1_i0\"", "false"));
-    asked(k, 7, "GET", items, "[\"order\",\"asc\"],[\"limit\",\"2\"]", 200,
-          LIST(ITEM("0", "a") "," ITEM("1", "b"), "\"msg_c1_i0\"", "\"msg_c1_i1\"", "true"));
+    asked(
+        k, 7, "GET", items, "[\"order\",\"asc\"],[\"limit\",\"2\"]", 200,
+        LIST(ITEM("c1_i0", "a") "," ITEM("c1_i1", "b"), "\"msg_c1_i0\"", "\"msg_c1_i1\"", "true"));
     asked(k, 7, "GET", items, "[\"order\",\"asc\"],[\"limit\",\"2\"],[\"after\",\"msg_c1_i1\"]",
-          200, LIST(ITEM("2", "c"), "\"msg_c1_i2\"", "\"msg_c1_i2\"", "false"));
+          200, LIST(ITEM("c1_i2", "c"), "\"msg_c1_i2\"", "\"msg_c1_i2\"", "false"));
     asked(k, 7, "GET", items, "[\"after\",\"msg_c1_i0\"]", 200, LIST("", "\"\"", "\"\"", "false"));
     asked(k, 7, "GET", items, "[\"after\",\"msg_none\"]", 400, NULL);
     asked(k, 7, "GET", items, "[\"order\",\"up\"]", 400, NULL);
@@ -221,6 +233,90 @@ static void test_asked(void **state)
           "{\"id\":\"resp_c1\",\"object\":\"response\",\"deleted\":true}");
     asked(k, 7, "GET", "resp_c1", "", 404, NULL);
     asked(&(struct kept){.store = NULL}, 7, "GET", "resp_c1", "", 404, NULL);
+}
+
+static t9_status recalled(struct kept *k, str json, struct chat_error *e)
+{
+    struct chat_request r;
+    begin(k, "resp_x", 7, &r);
+    memset(e, 0, sizeof *e);
+    t9_status s = responses_adapter.parse(json, true, &r, e);
+    chat_request_deinit(&r);
+    return s;
+}
+
+static void put_large(struct kept *k, const char *id, const char *previous, struct buf *text,
+                      size_t n)
+{
+    buf_clear(text);
+    buf_printf(text,
+               "[{\"id\":\"msg_%s_i0\",\"role\":\"user\",\"content\":\"a\"},{\"id\":\"x\","
+               "\"type\":\"message\",\"role\":\"user\",\"content\":\"",
+               id + 5);
+    while (text->n < n)
+        buf_puts(text, "0123456789abcdef0123456789abcdef");
+    buf_puts(text, "\"}]");
+    struct store_row row = {str_from(id), str_from(previous), 7, STR("{\"output\":[]}"),
+                            buf_str(text)};
+    assert_int_equal(store_put(k->store, &row, NULL), T9_STATUS_OK);
+}
+
+/* A request reads each response once, and no more than a bound of all. */
+static void test_bounded(void **state)
+{
+    struct kept *k = *state;
+    struct chat_error e;
+    struct buf text, json;
+    buf_init(&text, 64 << 20);
+    buf_init(&json, 64 << 20);
+    put_large(k, "resp_f1", "", &text, 30 << 20);
+    put_large(k, "resp_f2", "resp_f1", &text, 30 << 20);
+    put_large(k, "resp_f3", "resp_f2", &text, 10 << 20);
+    /* 256 x 30 MiB, if each read it. */
+    buf_puts(&json, "{\"input\":[{\"id\":\"msg_f1_i0\"}");
+    for (int i = 1; i < 256; i++)
+        buf_puts(&json, ",{\"id\":\"msg_f1_i0\"}");
+    buf_puts(&json, "]}");
+    assert_int_equal(recalled(k, buf_str(&json), &e), T9_STATUS_OK);
+    assert_int_equal(
+        recalled(k, STR("{\"input\":[{\"id\":\"msg_f1_i0\"},{\"id\":\"msg_f2_i0\"}]}"), &e),
+        T9_STATUS_OK);
+    assert_int_equal(recalled(k,
+                              STR("{\"input\":[{\"id\":\"msg_f1_i0\"},{\"id\":\"msg_f2_i0\"},"
+                                  "{\"id\":\"msg_f3_i0\"}]}"),
+                              &e),
+                     T9_STATUS_TOO_LARGE);
+    assert_string_equal(e.param, "input[2]");
+    assert_int_equal(chat_error_http(&e), 413);
+    assert_non_null(strstr(e.err.msg, "64 MiB"));
+    assert_int_equal(recalled(k, STR("{\"previous_response_id\":\"resp_f3\",\"input\":\"q\"}"), &e),
+                     T9_STATUS_TOO_LARGE);
+    assert_int_equal(chat_error_http(&e), 413);
+    assert_non_null(strstr(e.err.msg, "64 MiB"));
+    assert_int_equal(recalled(k,
+                              STR("{\"previous_response_id\":\"resp_f2\",\"input\":[{\"id\":"
+                                  "\"msg_f3_i0\"}]}"),
+                              &e),
+                     T9_STATUS_TOO_LARGE);
+    assert_int_equal(chat_error_http(&e), 413);
+    buf_deinit(&json);
+    buf_deinit(&text);
+}
+
+/* Elements that are no items are told as such, not as what could not be stored. */
+static void test_no_items(void **state)
+{
+    struct kept *k = *state;
+    static const char *const bad[] = {"\"a\"", "null", "7", "[]"};
+    for (size_t i = 0; i < T9_COUNT(bad); i++) {
+        char json[96];
+        struct chat_error e;
+        snprintf(json, sizeof json, "{\"input\":[%s]}", bad[i]);
+        refused(k, 7, json, "invalid_value", "input[0]");
+        (void)recalled(k, str_from(json), &e);
+        assert_non_null(strstr(e.err.msg, "input[0] must be an item"));
+    }
+    refused(k, 7, "{\"input\":[{\"id\":\"msg_none_0\"},\"a\"]}", "invalid_value", "input[1]");
 }
 
 /* Rows that we would not have written. */
@@ -245,6 +341,8 @@ static void test_damaged(void **state)
         assert_int_equal(parse(json, &r, &e), T9_STATUS_IO);
         assert_non_null(strstr(e.err.msg, "damaged"));
         chat_request_deinit(&r);
+        /* Read alone it is as bad, but for the input, which is not read then. */
+        asked(k, 7, "GET", id, "", i < 3 ? 500 : 200, NULL);
     }
     /* References in a row name nothing. */
     struct store_row row = {STR("resp_e"), STR(""), 7, STR("{\"output\":[]}"),
@@ -257,10 +355,9 @@ static void test_damaged(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_references),
-        cmocka_unit_test(test_asked),
-        cmocka_unit_test(test_damaged),
+        cmocka_unit_test(test_goes_on),  cmocka_unit_test(test_references),
+        cmocka_unit_test(test_asked),    cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_no_items), cmocka_unit_test(test_damaged),
     };
     return cmocka_run_group_tests(tests, make_kept, drop_kept);
 }

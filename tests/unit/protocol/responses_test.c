@@ -201,6 +201,30 @@ static void test_reasoning(void **state)
     chat_request_deinit(&r);
 }
 
+#define ALLOWED(allowed)                                                                           \
+    "{\"input\":\"a\",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":"                \
+    "\"web_search\"},{\"type\":\"namespace\",\"name\":\"n\",\"tools\":[{\"type\":\"function\","    \
+    "\"name\":\"g\"}]}],\"tool_choice\":{\"type\":\"allowed_tools\",\"mode\":\"auto\"" allowed     \
+    "}}"
+
+/* What is allowed must be among the tools; one that was left out is told of. */
+static void test_allowed(void **state)
+{
+    (void)state;
+    refused(false, ALLOWED(""), "tool_choice.tools", "array");
+    refused(false, ALLOWED(",\"tools\":5"), "tool_choice.tools", "array");
+    refused(false, ALLOWED(",\"tools\":[{\"name\":\"f\"},5]"), "tool_choice.tools[1]", "object");
+    refused(false, ALLOWED(",\"tools\":[{\"type\":\"function\",\"name\":\"zz\"}]"),
+            "tool_choice.tools[0]", "\"zz\"");
+    refused(false, ALLOWED(",\"tools\":[{\"type\":\"function\",\"name\":\"g\"}]"),
+            "tool_choice.tools[0]", "\"g\"");
+    refused(false, ALLOWED(",\"tools\":[{\"type\":\"mcp\"}]"), "tool_choice.tools[0]", "\"mcp\"");
+    warned(ALLOWED(",\"tools\":[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"namespace\","
+                   "\"name\":\"n\"}]"),
+           1, "web_search");
+    warned(ALLOWED(",\"tools\":[{\"name\":\"f\"},{\"type\":\"web_search\"}]"), 2, "web_search");
+}
+
 /* A namespace that ends as such names do is not given another sign. */
 static void test_names(void **state)
 {
@@ -213,7 +237,7 @@ static void test_names(void **state)
               "[{\"type\":\"function\",\"name\":\"f\"},{\"type\":\"custom\",\"name\":\"c\"}]},"
               "{\"type\":\"custom\",\"name\":\"d\"}],\"tool_choice\":{\"type\":\"allowed_tools\","
               "\"mode\":\"auto\",\"tools\":[{\"type\":\"custom\",\"name\":\"d\"},{\"type\":"
-              "\"function\",\"name\":\"f\",\"namespace\":\"mcp__x__\"},{\"name\":\"c\"}]}}",
+              "\"function\",\"name\":\"f\",\"namespace\":\"mcp__x__\"}]}}",
               &r, &e),
         T9_STATUS_OK);
     assert_int_equal(r.n_tools, 2);
@@ -225,9 +249,10 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sealed), cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_strict), cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_names),  cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_sealed),  cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_strict),  cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_names),   cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
