@@ -200,9 +200,12 @@ static void check_reply(struct http_server *s, struct MHD_Connection *c, const c
     const struct route *route = route_find(url);
     yyjson_doc *doc = NULL;
     if (c->status >= 400) {
-        if (json_parse(&doc, buf_str(body), JSON_LIMITS_REQUEST, NULL) != T9_STATUS_OK ||
-            !yyjson_is_str(
-                yyjson_obj_get(yyjson_obj_get(yyjson_doc_get_root(doc), "error"), "message")))
+        if (json_parse(&doc, buf_str(body), JSON_LIMITS_REQUEST, NULL) != T9_STATUS_OK)
+            abort();
+        /* Below /api/ it is a string, as Ollama writes it. */
+        yyjson_val *error = yyjson_obj_get(yyjson_doc_get_root(doc), "error");
+        bool is_api = strncmp(url, "/api/", 5) == 0;
+        if (!yyjson_is_str(is_api ? error : yyjson_obj_get(error, "message")))
             abort();
         yyjson_doc_free(doc);
     }
