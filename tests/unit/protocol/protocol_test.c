@@ -830,7 +830,8 @@ static void test_run_refused(void **state)
     run_refused(8, "{\"prompt\":[\"a\",\"12345678\"]}", "prompt[1]",
                 "prompt[1]: prompt is too long: 8 tokens > 8 maximum");
     run_refused(8, "{\"prompt\":[[1],[1,99999]]}", "prompt[1]", "99999");
-    run_refused(8, "{\"prompt\":\"12345678\"}", "prompt", "prompt is too long: 8 tokens > 8 maximum");
+    run_refused(8, "{\"prompt\":\"12345678\"}", "prompt",
+                "prompt is too long: 8 tokens > 8 maximum");
     run_refused(8, "{\"prompt\":\"123456789\",\"max_tokens\":0,\"echo\":true}", "prompt",
                 "prompt is too long: 9 tokens > 8 maximum");
 }
