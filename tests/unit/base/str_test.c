@@ -9,7 +9,6 @@ static void test_str(void **state)
 {
     (void)state;
     assert_true(str_eqz(str_slice(STR("abcd"), 1, 3), "bc"));
-    assert_null(str_slice((str){0}, 0, 0).p); /* the sanitizer looks at this one */
     assert_true(str_cmp(STR("a"), STR("ab")) < 0);
     assert_true(str_cmp(STR("b"), STR("ab")) > 0);
     assert_int_equal(str_cmp(STR("ab"), STR("ab")), 0);
