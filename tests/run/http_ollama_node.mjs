@@ -7,32 +7,10 @@
 // one, loading, an abort in mid-answer, and errors, the program asking for a key.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { load, serving } from './t9server.mjs';
 
 const [program, model, folder] = process.argv.slice(2);
-let Ollama;
-try {
-  Ollama = createRequire(join(folder, 'package.json'))('ollama').Ollama;
-} catch {
-  console.log('the ollama package is not installed: skipped');
-  process.exit(77);
-}
-
-function start() {
-  const child = spawn(program, ['serve', '--gguf', model, '--port', '0', '--api-key', 'secret'],
-    { stdio: ['ignore', 'ignore', 'pipe'] });
-  return new Promise((resolve, reject) => {
-    let log = '';
-    child.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
-    child.stderr.on('data', (data) => {
-      log += data;
-      const found = /listening on http:\/\/[^ ]*:(\d+)/.exec(log);
-      if (found) resolve({ child, port: Number(found[1]) });
-    });
-  });
-}
+const Ollama = load(folder, 'ollama').Ollama;
 
 const messages = [{ role: 'system', content: 'You are brief.' },
   { role: 'user', content: 'Name three colours. \u65e5\u672c \u{1F600}' }];
@@ -128,22 +106,13 @@ async function errors(client, name, port) {
   await assert.rejects(stranger.list(), is(401, 'API key'));
 }
 
-const { child, port } = await start();
-const client = new Ollama({ host: `http://127.0.0.1:${port}`, headers: { Authorization: 'Bearer secret' } });
-let failed = null;
-try {
+await serving(program, model, ['--api-key', 'secret'], async (port) => {
+  const client = new Ollama({ host: `http://127.0.0.1:${port}`, headers: { Authorization: 'Bearer secret' } });
   const name = (await client.list()).models[0].name;
   await chat(client, name);
   await generate(client, name);
   await models(client, name);
   await errors(client, name, port);
   await abort(client, name);
-} catch (e) {
-  failed = e;
-}
-child.removeAllListeners('exit');
-child.kill('SIGTERM');
-const code = await new Promise((resolve) => child.once('exit', resolve));
-if (failed) throw failed;
-assert.equal(code, 0, 'the server ended badly');
+});
 console.log('ollama for Node: passed');

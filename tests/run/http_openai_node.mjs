@@ -7,32 +7,10 @@
 // helper, an abort in mid-answer, and the client's own classes of errors.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { createRequire } from 'node:module';
-import { join } from 'node:path';
+import { load, serving } from './t9server.mjs';
 
 const [program, model, folder] = process.argv.slice(2);
-let OpenAI;
-try {
-  OpenAI = createRequire(join(folder, 'package.json'))('openai').default;
-} catch {
-  console.log('the openai package is not installed: skipped');
-  process.exit(77);
-}
-
-function start() {
-  const child = spawn(program, ['serve', '--gguf', model, '--port', '0', '--api-key', 'secret'],
-    { stdio: ['ignore', 'ignore', 'pipe'] });
-  return new Promise((resolve, reject) => {
-    let log = '';
-    child.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
-    child.stderr.on('data', (data) => {
-      log += data;
-      const found = /listening on http:\/\/[^ ]*:(\d+)/.exec(log);
-      if (found) resolve({ child, port: Number(found[1]) });
-    });
-  });
-}
+const OpenAI = load(folder, 'openai').default;
 
 const messages = [{ role: 'system', content: 'You are brief.' },
   { role: 'user', content: 'Name three colours. \u65e5\u672c \u{1F600}' }];
@@ -97,21 +75,12 @@ async function errors(client, model, port) {
   await assert.rejects(stranger.models.list(), OpenAI.AuthenticationError);
 }
 
-const { child, port } = await start();
-const client = new OpenAI({ apiKey: 'secret', baseURL: `http://127.0.0.1:${port}/v1`, maxRetries: 0 });
-let failed = null;
-try {
+await serving(program, model, ['--api-key', 'secret'], async (port) => {
+  const client = new OpenAI({ apiKey: 'secret', baseURL: `http://127.0.0.1:${port}/v1`, maxRetries: 0 });
   const name = (await client.models.list()).data[0].id;
   await chat(client, name);
   await completions(client, name);
   await abort(client, name);
   await errors(client, name, port);
-} catch (e) {
-  failed = e;
-}
-child.removeAllListeners('exit');
-child.kill('SIGTERM');
-const code = await new Promise((resolve) => child.once('exit', resolve));
-if (failed) throw failed;
-assert.equal(code, 0, 'the server ended badly');
+});
 console.log('openai for Node: passed');

@@ -7,34 +7,13 @@
 // deletion, items sent back, log probabilities, an abort in mid-answer, and errors by their classes.
 
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { load, serving } from './t9server.mjs';
 
 const [program, model, folder] = process.argv.slice(2);
-let OpenAI;
-try {
-  OpenAI = createRequire(join(folder, 'package.json'))('openai').default;
-} catch {
-  console.log('the openai package is not installed: skipped');
-  process.exit(77);
-}
-
-function start(store) {
-  const child = spawn(program, ['serve', '--gguf', model, '--port', '0', '--store', store],
-    { stdio: ['ignore', 'ignore', 'pipe'] });
-  return new Promise((resolve, reject) => {
-    let log = '';
-    child.once('exit', (code) => reject(new Error(`the server ended with ${code}`)));
-    child.stderr.on('data', (data) => {
-      log += data;
-      const found = /listening on http:\/\/[^ ]*:(\d+)/.exec(log);
-      if (found) resolve({ child, port: Number(found[1]) });
-    });
-  });
-}
+const OpenAI = load(folder, 'openai').default;
 
 const ask = { model: 'default', input: 'Name three colours. \u65e5\u672c \u{1F600}', max_output_tokens: 12, temperature: 0 };
 
@@ -109,17 +88,14 @@ async function abort(client) {
 }
 
 const place = mkdtempSync(join(tmpdir(), 't9-responses-'));
-const { child, port } = await start(join(place, 'r.db'));
 try {
-  const client = new OpenAI({ baseURL: `http://127.0.0.1:${port}/v1`, apiKey: 'none', maxRetries: 0 });
-  for (const part of [answers, stored, refusals, abort]) {
-    await part(client);
-    console.log(part.name);
-  }
+  await serving(program, model, ['--store', join(place, 'r.db')], async (port) => {
+    const client = new OpenAI({ baseURL: `http://127.0.0.1:${port}/v1`, apiKey: 'none', maxRetries: 0 });
+    for (const part of [answers, stored, refusals, abort]) {
+      await part(client);
+      console.log(part.name);
+    }
+  });
 } finally {
-  child.removeAllListeners('exit');
-  const ended = new Promise((resolve) => { child.once('exit', resolve); });
-  child.kill('SIGTERM');
-  assert.equal(await ended, 0);
   rmSync(place, { recursive: true });
 }
