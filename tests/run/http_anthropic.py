@@ -10,10 +10,7 @@ mid-answer, and streams at once that each equal their solo run.
 """
 
 import concurrent.futures
-import re
-import subprocess
 import sys
-import threading
 import time
 import urllib.request
 
@@ -23,30 +20,14 @@ except ImportError:
     print("the anthropic package is not installed: skipped")
     sys.exit(77)
 
+import t9server
+
 ASK = [{"role": "user", "content": "Name three colours. \u65e5\u672c \U0001F600"}]
 TOOLS = [{"name": "weather", "description": "Weather of a city",
           "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}},
          {"name": "now", "input_schema": {"type": "object", "properties": {}}}]
 LONG = "Tell it in few words. " * 40
 MARK = {"type": "ephemeral"}
-
-
-def start(program, model, *options):
-    proc = subprocess.Popen([program, "serve", "--gguf", model, "--port", "0", *options],
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True)
-    for line in proc.stderr:
-        found = re.search(r"listening on http://[^ ]*:(\d+)", line)
-        if found:
-            threading.Thread(target=proc.stderr.read, daemon=True).start()
-            return proc, int(found.group(1))
-    raise SystemExit(f"the server ended with {proc.wait()}")
-
-
-def stop(proc):
-    proc.terminate()
-    code = proc.wait(60)
-    assert code == 0, f"the server ended with {code}"
 
 
 def connect(port, key="none", **o):
@@ -307,9 +288,8 @@ class Tester:
 
 def check_keys_and_limits(program, model):
     """Errors of a key and of a busy server have classes of their own; strict refuses what was left out."""
-    proc, port = start(program, model, "--api-key", "secret", "--max-per-client", "1", "--strict",
-                       "--queue", "1", "--max-batch", "1")
-    try:
+    with t9server.serving(program, model, "--api-key", "secret", "--max-per-client", "1", "--strict",
+                          "--queue", "1", "--max-batch", "1") as port:
         t = Tester(connect(port, "secret"))
         t.refused(anthropic.AuthenticationError, "authentication_error", "key",
                   lambda: connect(port, "wrong").models.list())
@@ -333,21 +313,13 @@ def check_keys_and_limits(program, model):
         assert ("RateLimitError", "rate_limit_error") in kinds and None in kinds, kinds
         assert kinds <= {None, ("RateLimitError", "rate_limit_error"),
                          ("ServiceUnavailableError", "overloaded_error")}, kinds
-    finally:
-        stop(proc)
 
 
 def main():
     begin = time.monotonic()
-    proc, port = start(sys.argv[1], sys.argv[2])
-    try:
+    with t9server.serving(sys.argv[1], sys.argv[2]) as port:
         t = Tester(connect(port))
-        for name in [n for n in dir(t) if n.startswith("test_")]:
-            at = time.monotonic()
-            getattr(t, name)()
-            print(f"{name}: {time.monotonic() - at:.1f} s", flush=True)
-    finally:
-        stop(proc)
+        t9server.run_tests(t)
     check_keys_and_limits(sys.argv[1], sys.argv[2])
     print(f"anthropic {anthropic.__version__}: passed in {time.monotonic() - begin:.1f} s")
 

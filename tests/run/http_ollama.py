@@ -271,10 +271,7 @@ def main():
     begin = time.monotonic()
     with t9server.Server(sys.argv[1], sys.argv[2]) as server:
         t = Tester(server)
-        for name in [n for n in dir(t) if n.startswith("test_")]:
-            at = time.monotonic()
-            getattr(t, name)()
-            print(f"{name}: {time.monotonic() - at:.1f} s", flush=True)
+        t9server.run_tests(t)
     check_pull(sys.argv[1], sys.argv[2])
     if len(sys.argv) > 3:
         check_tools(sys.argv[3])

@@ -13,12 +13,9 @@ import concurrent.futures
 import json
 import math
 import os
-import re
 import struct
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.request
 
@@ -28,20 +25,10 @@ except ImportError:
     print("the openai package is not installed: skipped")
     sys.exit(77)
 
+import t9server
+
 ASK = [{"role": "system", "content": "You are brief."},
        {"role": "user", "content": "Name three colours. \u65e5\u672c \U0001F600"}]
-
-
-def start(program, model, *options):
-    proc = subprocess.Popen([program, "serve", "--gguf", model, "--port", "0", *options],
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                            stderr=subprocess.PIPE, text=True)
-    for line in proc.stderr:
-        found = re.search(r"listening on http://[^ ]*:(\d+)", line)
-        if found:
-            threading.Thread(target=proc.stderr.read, daemon=True).start()
-            return proc, int(found.group(1))
-    raise SystemExit(f"the server ended with {proc.wait()}")
 
 
 class Answer:
@@ -335,17 +322,10 @@ def connect(port, key="none"):
                          timeout=120)
 
 
-def stop(proc):
-    proc.terminate()
-    code = proc.wait(60)
-    assert code == 0, f"the server ended with {code}"
-
-
 def check_keys_and_limits(program, model):
     """Errors of a key and of a busy server have classes of their own."""
-    proc, port = start(program, model, "--api-key", "secret", "--max-per-client", "1",
-                       "--queue", "1", "--temperature", "0", "--max-batch", "1")
-    try:
+    with t9server.serving(program, model, "--api-key", "secret", "--max-per-client", "1",
+                          "--queue", "1", "--temperature", "0", "--max-batch", "1") as port:
         t = Tester(connect(port, "secret"))
         t.refused(openai.AuthenticationError, None, lambda: connect(port, "wrong").models.list())
         assert t.chat(max_tokens=8).choices == t.chat(max_tokens=8, temperature=0).choices
@@ -361,8 +341,6 @@ def check_keys_and_limits(program, model):
             kinds = set(pool.map(one, range(8)))
         assert openai.RateLimitError in kinds and None in kinds, kinds
         assert kinds <= {None, openai.RateLimitError, openai.InternalServerError}, kinds
-    finally:
-        stop(proc)
 
 
 def recommending(model, path):
@@ -389,26 +367,17 @@ def check_recommended_sampling(program, model):
     with tempfile.TemporaryDirectory() as path:
         recommending(model, path)
         for name, want in (("good", (0.25, 0.9, 20, 0.5)), ("bad", (1, 0.9, 0, 0))):
-            proc, port = start(program, os.path.join(path, name + ".gguf"), "--top-p", "0.9")
-            try:
+            with t9server.serving(program, os.path.join(path, name + ".gguf"), "--top-p", "0.9") as port:
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/capabilities") as f:
                     d = json.load(f)["model"]["sampling_defaults"]
                 assert (d["temperature"], d["top_p"], d["top_k"], d["min_p"]) == want, d
-            finally:
-                stop(proc)
 
 
 def main():
     begin = time.monotonic()
-    proc, port = start(sys.argv[1], sys.argv[2])
-    try:
+    with t9server.serving(sys.argv[1], sys.argv[2]) as port:
         t = Tester(connect(port))
-        for name in [n for n in dir(t) if n.startswith("test_")]:
-            at = time.monotonic()
-            getattr(t, name)()
-            print(f"{name}: {time.monotonic() - at:.1f} s", flush=True)
-    finally:
-        stop(proc)
+        t9server.run_tests(t)
     check_keys_and_limits(sys.argv[1], sys.argv[2])
     check_recommended_sampling(sys.argv[1], sys.argv[2])
     print(f"openai {openai.__version__}: passed in {time.monotonic() - begin:.1f} s")

@@ -15,7 +15,8 @@ import os
 import sys
 import tempfile
 
-from http_openai import openai, start, stop  # exits with 77 where there is no client
+from http_openai import openai  # exits with 77 where there is no client
+import t9server
 from pydantic import TypeAdapter
 from openai.types.responses import Response, ResponseStreamEvent
 from openai.types.responses.response_item import ResponseItem
@@ -203,37 +204,28 @@ def check_clients_and_restart(program, model):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "r.db")
         options = ("--api-key", "one", "--api-key", "two", "--store", path)
-        proc, port = start(program, model, *options)
-        try:
+        with t9server.serving(program, model, *options) as port:
             one, two = Tester(connect(port, "one")), Tester(connect(port, "two"))
             first = one.whole("Hello.")
             refused(openai.NotFoundError, "response_not_found", lambda: two.c.responses.retrieve(first.id))
             refused(openai.BadRequestError, "previous_response_not_found",
                     lambda: two.whole("a", previous_response_id=first.id))
             assert os.stat(path).st_mode & 0o777 == 0o600
-        finally:
-            stop(proc)
-        proc, port = start(program, model, *options)
-        try:
+        with t9server.serving(program, model, *options) as port:
             assert connect(port, "one").responses.retrieve(first.id).to_dict() == first.to_dict()
-        finally:
-            stop(proc)
         with open(path, "r+b") as f:  # the server must say no, and not fall
             f.write(b"no database" * 100)
         try:
-            start(program, model, *options)
+            t9server.Server(program, model, *options).kill()
             raise AssertionError("a damaged file was taken")
-        except SystemExit as e:
-            assert str(e).endswith("1"), e
-    proc, port = start(program, model)
-    try:
+        except t9server.ServerFailed as e:
+            assert e.code == 1, e
+    with t9server.serving(program, model) as port:
         t = Tester(connect(port))
         assert t.whole().store is False
         assert "--store" in t.whole(store=True).to_dict()["warnings"][0]
         refused(openai.BadRequestError, "unsupported_parameter", lambda: t.whole("a", previous_response_id="resp_1"))
         refused(openai.NotFoundError, "response_not_found", lambda: t.c.responses.retrieve("resp_1"))
-    finally:
-        stop(proc)
 
 
 def both(client, **o):
@@ -292,14 +284,9 @@ def check_tools(server):
 def main():
     program, model, server = sys.argv[1:4]
     with tempfile.TemporaryDirectory() as folder:
-        proc, port = start(program, model, "--store", os.path.join(folder, "r.db"))
-        try:
+        with t9server.serving(program, model, "--store", os.path.join(folder, "r.db")) as port:
             t = Tester(connect(port))
-            for name in [n for n in dir(t) if n.startswith("test_")]:
-                getattr(t, name)()
-                print(name, flush=True)
-        finally:
-            stop(proc)
+            t9server.run_tests(t)
     check_clients_and_restart(program, model)
     check_tools(server)
 

@@ -3,6 +3,7 @@
 Standard library only. Nothing here judges; the tests do.
 """
 
+import contextlib
 import http.client
 import json
 import os
@@ -116,6 +117,23 @@ class Server:
         with open("/proc/%d/stat" % self.proc.pid) as f:
             fields = f.read().rsplit(")", 1)[1].split()
         return int(fields[11]) + int(fields[12])
+
+
+@contextlib.contextmanager
+def serving(program, model, *args):
+    """The port of a server that must end well, too."""
+    with Server(program, model, *args) as s:
+        yield s.port
+        code = s.stop()
+        assert code == 0, f"the server ended with {code}"
+
+
+def run_tests(tester):
+    """Each method named test_..., with its time."""
+    for name in [n for n in dir(tester) if n.startswith("test_")]:
+        at = time.monotonic()
+        getattr(tester, name)()
+        print(f"{name}: {time.monotonic() - at:.1f} s", flush=True)
 
 
 class ServerFailed(Exception):
