@@ -406,11 +406,10 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
     return bind_ffn(m, b, spec, il, err);
 }
 
-t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
-                      struct t9_err *err)
+t9_status bind_blocks(struct model *m, struct binder *b, struct t9_err *err)
 {
     for (int32_t il = 0; il < m->hp.n_layers; il++) {
-        T9_TRY(bind_block(m, b, spec, il, err));
+        T9_TRY(bind_block(m, b, &m->arch->blocks, il, err));
         if (m->layers[il].n_ff > m->hp.n_ff_max)
             m->hp.n_ff_max = m->layers[il].n_ff;
     }
@@ -514,7 +513,8 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
         return t9_fail(err, T9_STATUS_NOMEM, "no memory for %" PRIu64 " weights", n_tensors);
     for (uint64_t i = 0; i < n_tensors; i++)
         b->total_bytes += gguf_tensor_at(g, i)->size_bytes;
-    T9_TRY(m->arch->bind(m, b, err));
+    T9_TRY(bind_ends(m, b, err));
+    T9_TRY(bind_blocks(m, b, err));
     T9_TRY(check_all_used(b, err));
     return fill_info(m, g, err);
 }
@@ -603,7 +603,7 @@ t9_status model_forward(const struct model *m, struct cx *cx, const struct batch
     T9_TRY(check_batch(m, b, err));
     size_t mark = cx_mark(cx);
     cx->layer = -1;
-    m->arch->forward(m, cx, b);
+    blocks_forward(m, cx, b);
     cx->layer = -1;
     cx_release(cx, mark);
     if (cx->status != T9_STATUS_OK && err)

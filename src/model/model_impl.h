@@ -98,16 +98,26 @@ struct model {
 
 struct binder;
 
+/* Flags of the bind functions; the last is for biases, see bind_linear. */
+enum { BIND_REQUIRED = 0, BIND_OPTIONAL = 1, BIND_NO_BIAS = 2 };
+
+/* In what the blocks of the architectures differ. */
+struct block_spec {
+    int qkv_bias;   /* BIND_REQUIRED, BIND_OPTIONAL or BIND_NO_BIAS */
+    int other_bias; /* of attn_output, the FFN, router and experts */
+    bool qk_norm;
+    bool post_norms;
+    bool sinks;
+    const char *ffn_norm; /* NULL: "ffn_norm.weight" */
+};
+
 struct arch {
     const char *name;
     /* Keys that most architectures refuse and this one reads; NULL-terminated, NULL: none. */
     const char *const *own_keys;
     /* Reads keys into m->hp; refuses what this architecture cannot honour. */
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
-    /* Loads every tensor. */
-    t9_status (*bind)(struct model *m, struct binder *b, struct t9_err *err);
-    /* Submits the ops of a batch; failures stick in cx. */
-    void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
+    struct block_spec blocks;
 };
 extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
     arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
@@ -148,9 +158,6 @@ void rope_frequencies(const struct rope_params *p, const float *factors, float *
 
 /* ---- load.c: binding ---- */
 
-/* Flags of the bind functions. */
-enum { BIND_REQUIRED = 0, BIND_OPTIONAL = 1 };
-
 /* Loads tensor "blk.<layer>.<name>" ("<name>" for layer < 0) of exactly n_in -> n_out into *out;
  * NULL when optional and absent. */
 t9_status bind_matrix(struct binder *b, const struct weight **out, int32_t layer, const char *name,
@@ -159,24 +166,14 @@ t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer
                       int32_t n, int flags, struct t9_err *err);
 /* Matrix "<stem>.weight" with bias "<stem>.bias" as bias_flags says; BIND_NO_BIAS leaves a bias to
  * be reported as unknown. */
-enum { BIND_NO_BIAS = 2 };
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
                       int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err);
 /* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
  * rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
-/* The tensors of a block that all architectures here share; see struct block_spec. With experts
- * (hp->n_experts) a layer's FFN is theirs, but in a layer that has ffn_gate.weight. */
-struct block_spec {
-    int qkv_bias;   /* BIND_REQUIRED, BIND_OPTIONAL or BIND_NO_BIAS */
-    int other_bias; /* of attn_output, the FFN, router and experts */
-    bool qk_norm;
-    bool post_norms;
-    bool sinks;
-    const char *ffn_norm; /* NULL: "ffn_norm.weight" */
-};
-t9_status bind_blocks(struct model *m, struct binder *b, const struct block_spec *spec,
-                      struct t9_err *err);
+/* The tensors of all blocks as m->arch->blocks says. With experts (hp->n_experts) a layer's FFN is
+ * theirs, but in a layer that has ffn_gate.weight. */
+t9_status bind_blocks(struct model *m, struct binder *b, struct t9_err *err);
 
 /* ---- blocks.c ---- */
 
@@ -195,8 +192,8 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
                const struct trunk *t);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
-/* All of it, for architectures without peculiarities: begin, attention, feed-forward and deep-stack
- * inputs of each layer, head. */
+/* All of it: begin, attention, feed-forward and deep-stack inputs of each layer, head. Submits the
+ * ops of a batch; failures stick in cx. */
 void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b);
 
 #endif

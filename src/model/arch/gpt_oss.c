@@ -26,20 +26,12 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
     return T9_STATUS_OK;
 }
 
-static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
-{
-    static const struct block_spec spec = {.qkv_bias = BIND_REQUIRED,
-                                           .other_bias = BIND_REQUIRED,
-                                           .sinks = true,
-                                           .ffn_norm = "post_attention_norm.weight"};
-    T9_TRY(bind_ends(m, b, err));
-    return bind_blocks(m, b, &spec, err);
-}
-
 static const char *const own_keys[] = {"expert_count", NULL};
 
 const struct arch arch_gpt_oss = {.name = "gpt-oss",
                                   .own_keys = own_keys,
                                   .hparams = hparams,
-                                  .bind = bind,
-                                  .forward = blocks_forward};
+                                  .blocks = {.qkv_bias = BIND_REQUIRED,
+                                             .other_bias = BIND_REQUIRED,
+                                             .sinks = true,
+                                             .ffn_norm = "post_attention_norm.weight"}};

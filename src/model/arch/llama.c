@@ -14,12 +14,6 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
     return hparams_whole_heads(m, err);
 }
 
-static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
-{
-    static const struct block_spec spec = {.qkv_bias = BIND_OPTIONAL, .other_bias = BIND_OPTIONAL};
-    T9_TRY(bind_ends(m, b, err));
-    return bind_blocks(m, b, &spec, err);
-}
-
-const struct arch arch_llama = {
-    .name = "llama", .hparams = hparams, .bind = bind, .forward = blocks_forward};
+const struct arch arch_llama = {.name = "llama",
+                                .hparams = hparams,
+                                .blocks = {.qkv_bias = BIND_OPTIONAL, .other_bias = BIND_OPTIONAL}};

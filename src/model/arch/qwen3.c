@@ -14,13 +14,7 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
     return T9_STATUS_OK;
 }
 
-static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
-{
-    static const struct block_spec spec = {
-        .qkv_bias = BIND_NO_BIAS, .other_bias = BIND_NO_BIAS, .qk_norm = true};
-    T9_TRY(bind_ends(m, b, err));
-    return bind_blocks(m, b, &spec, err);
-}
-
 const struct arch arch_qwen3 = {
-    .name = "qwen3", .hparams = hparams, .bind = bind, .forward = blocks_forward};
+    .name = "qwen3",
+    .hparams = hparams,
+    .blocks = {.qkv_bias = BIND_NO_BIAS, .other_bias = BIND_NO_BIAS, .qk_norm = true}};

@@ -13,18 +13,10 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
     return hparams_experts(m, g, err);
 }
 
-static t9_status bind(struct model *m, struct binder *b, struct t9_err *err)
-{
-    static const struct block_spec spec = {
-        .qkv_bias = BIND_NO_BIAS, .other_bias = BIND_NO_BIAS, .qk_norm = true};
-    T9_TRY(bind_ends(m, b, err));
-    return bind_blocks(m, b, &spec, err);
-}
-
 static const char *const own_keys[] = {"expert_count", NULL};
 
-const struct arch arch_qwen3moe = {.name = "qwen3moe",
-                                   .own_keys = own_keys,
-                                   .hparams = hparams,
-                                   .bind = bind,
-                                   .forward = blocks_forward};
+const struct arch arch_qwen3moe = {
+    .name = "qwen3moe",
+    .own_keys = own_keys,
+    .hparams = hparams,
+    .blocks = {.qkv_bias = BIND_NO_BIAS, .other_bias = BIND_NO_BIAS, .qk_norm = true}};
