@@ -304,6 +304,10 @@ t9_status hparams_sections(struct model *m, const struct gguf *g, struct t9_err 
         T9_TRY(gguf_get_u32_at(g, key(&r, "rope.dimension_sections"), i, &n[i], err));
         T9_TRY(in_range(r.key, n[i], 0, half, err));
     }
+    uint32_t fourth = 0; /* files have it, and it is 0 */
+    if (gguf_get_u32_at(g, r.key, 3, &fourth, NULL) == T9_STATUS_OK && fourth != 0)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s has %" PRIu32 " pairs for a fourth position",
+                       r.key, fourth);
     if (n[0] + n[1] + n[2] != half)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "%s is %" PRIu32 ", %" PRIu32 " and %" PRIu32 " of %" PRIu32 " pairs", r.key,

@@ -576,6 +576,8 @@ static void test_sections(void **state)
     loaded_free(&l);
     c.without_key = "expert_count";
     expect_refusal(c, T9_STATUS_CORRUPT, "qwen3vlmoe.expert_count");
+    expect_refusal((struct change){.arch = "qwen3vl", .sections = {1, 1, 0, 2}},
+                   T9_STATUS_UNSUPPORTED, "2 pairs for a fourth position");
     /* All pairs by height is no interleaving. */
     int32_t half = HEAD / 2;
     expect_refusal((struct change){.arch = "qwen3vl", .sections = {half - 2, 2, 0, 0}},
