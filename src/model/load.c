@@ -150,7 +150,7 @@ struct part {
 static t9_status load(struct binder *b, const struct weight **out, const struct gguf_tensor *t,
                       bool vector, struct part part, struct t9_err *err)
 {
-    uint64_t n_rows = t->ne[1] * t->ne[2], row_bytes = t->size_bytes / n_rows;
+    uint64_t row_bytes = dtype_row_bytes(t->dtype, t->ne[0]);
     struct tensor_src ctx = {.b = b, .t = t};
     ctx.step_bytes = t->ne[1] * row_bytes;
     ctx.part_bytes = (uint64_t)part.n_out * row_bytes;
