@@ -9,6 +9,7 @@
 #define T9_MODEL_BATCH_H
 
 #include "backend/kv_geom.h"
+#include "backend/state_geom.h"
 
 #include <stdint.h>
 
@@ -24,6 +25,17 @@ struct batch {
     int32_t page_table_stride;
     void *kv_pool; /* base of the page pool */
     const struct kv_geom *kv;
+
+    /* Of models that have a recurrent state (model_state_geom); NULL for the others. A sequence's
+     * state is what it was after the last row of the step before, zeros before its first. */
+    void *state_pool;
+    const struct state_geom *state;
+    const int32_t *state_slot; /* [n_seqs] where in the pool a sequence's state is */
+    /* Rows that may be taken back (state_geom.h); NULL = none in the whole batch. Per sequence that
+     * has rows: the last `state_guess` of them go to the journal and not into the state; before its
+     * first row the first `state_accept` rows of the journal are taken into the state, those of the
+     * step before that hold. 0 .. STATE_JOURNAL_ROWS. What is not accepted is forgotten. */
+    const int32_t *state_accept, *state_guess; /* [n_seqs], both or neither */
 
     const int32_t *out_row; /* [n_outputs] rows whose logits are wanted, ascending */
 

@@ -105,7 +105,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                                       .kv = b->kv,
                                                       .n_head = hp->n_head,
                                                       .n_rot = hp->rope.n_rot,
-                                                      .kv_layer = il,
+                                                      .kv_layer = l->kv_layer,
                                                       .neox = hp->rope.neox,
                                                       .eps = hp->eps});
     struct view span_end = {0};
@@ -120,7 +120,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .span_end = span_end,
                                         .kv = b->kv,
                                         .n_head = hp->n_head,
-                                        .kv_layer = il,
+                                        .kv_layer = l->kv_layer,
                                         .window = slides ? hp->window : 0,
                                         .sinks = l->sinks,
                                         .scale = hp->attn_scale});

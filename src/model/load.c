@@ -351,37 +351,46 @@ static t9_status bind_gate_up(struct binder *b, struct layer *l, int32_t il, str
     return load(b, &l->up, t, false, (struct part){s.n_experts, s.n_out, s.n_out}, err);
 }
 
-static t9_status bind_ffn(struct model *m, struct binder *b, const struct block_spec *spec,
-                          int32_t il, struct t9_err *err)
+t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err *err)
 {
     const struct hparams *hp = &m->hp;
     struct layer *l = &m->layers[il];
+    int bias = m->arch->blocks.other_bias;
     char full[64];
     bool dense = hp->n_experts == 0 || (tensor_of(b, il, "ffn_gate.weight", full) &&
                                         !tensor_of(b, il, "ffn_gate_inp.weight", full));
     if (dense) {
         T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
-        T9_TRY(
-            bind_linear(b, &l->gate, il, "ffn_gate", hp->n_embd, l->n_ff, spec->other_bias, err));
-        T9_TRY(bind_linear(b, &l->up, il, "ffn_up", hp->n_embd, l->n_ff, spec->other_bias, err));
-        return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, hp->n_embd, spec->other_bias, err);
+        T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", hp->n_embd, l->n_ff, bias, err));
+        T9_TRY(bind_linear(b, &l->up, il, "ffn_up", hp->n_embd, l->n_ff, bias, err));
+        return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, hp->n_embd, bias, err);
     }
     struct shape in = {hp->n_embd, hp->n_ff_expert, hp->n_experts};
     struct shape back = {hp->n_ff_expert, hp->n_embd, hp->n_experts};
     l->n_ff = hp->n_ff_expert;
-    T9_TRY(bind_linear(b, &l->router, il, "ffn_gate_inp", hp->n_embd, hp->n_experts,
-                       spec->other_bias, err));
-    T9_TRY(bind_gate_up(b, l, il, in, spec->other_bias, err));
-    return bind_stack(b, &l->down, il, "ffn_down_exps", back, spec->other_bias, err);
+    T9_TRY(bind_linear(b, &l->router, il, "ffn_gate_inp", hp->n_embd, hp->n_experts, bias, err));
+    T9_TRY(bind_gate_up(b, l, il, in, bias, err));
+    return bind_stack(b, &l->down, il, "ffn_down_exps", back, bias, err);
 }
 
-static t9_status bind_block(struct model *m, struct binder *b, const struct block_spec *spec,
-                            int32_t il, struct t9_err *err)
+void layer_new_kv(struct model *m, int32_t il)
+{
+    m->layers[il].kv_layer = m->hp.n_kv_layers++;
+}
+
+void layer_new_state(struct model *m, int32_t il)
+{
+    m->layers[il].state_layer = m->hp.state.n_layers++;
+}
+
+t9_status bind_attention(struct model *m, struct binder *b, int32_t il, struct t9_err *err)
 {
     const struct hparams *hp = &m->hp;
+    const struct block_spec *spec = &m->arch->blocks;
     struct layer *l = &m->layers[il];
     int32_t n_embd = hp->n_embd, n_q = hp->n_head * hp->head_dim;
     int32_t n_kv = hp->n_head_kv * hp->head_dim;
+    layer_new_kv(m, il);
     T9_TRY(bind_vector(b, &l->attn_norm, il, "attn_norm.weight", n_embd, BIND_REQUIRED, err));
     T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
     T9_TRY(bind_linear(b, &l->k, il, "attn_k", n_embd, n_kv, spec->qkv_bias, err));
@@ -393,8 +402,17 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
         T9_TRY(
             bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", hp->head_dim, BIND_REQUIRED, err));
     }
-    if (spec->sinks)
-        T9_TRY(bind_vector(b, &l->sinks, il, "attn_sinks.weight", hp->n_head, BIND_REQUIRED, err));
+    if (!spec->sinks)
+        return T9_STATUS_OK;
+    return bind_vector(b, &l->sinks, il, "attn_sinks.weight", hp->n_head, BIND_REQUIRED, err);
+}
+
+t9_status bind_block(struct model *m, struct binder *b, int32_t il, struct t9_err *err)
+{
+    const struct block_spec *spec = &m->arch->blocks;
+    struct layer *l = &m->layers[il];
+    int32_t n_embd = m->hp.n_embd;
+    T9_TRY(bind_attention(m, b, il, err));
     T9_TRY(bind_vector(b, &l->ffn_norm, il, spec->ffn_norm ? spec->ffn_norm : "ffn_norm.weight",
                        n_embd, BIND_REQUIRED, err));
     if (spec->post_norms) {
@@ -403,15 +421,18 @@ static t9_status bind_block(struct model *m, struct binder *b, const struct bloc
         T9_TRY(bind_vector(b, &l->post_ffn_norm, il, "post_ffw_norm.weight", n_embd, BIND_REQUIRED,
                            err));
     }
-    return bind_ffn(m, b, spec, il, err);
+    return bind_ffn(m, b, il, err);
 }
 
-t9_status bind_blocks(struct model *m, struct binder *b, struct t9_err *err)
+/* The tensors of all layers. */
+static t9_status bind_layers(struct model *m, struct binder *b, struct t9_err *err)
 {
     for (int32_t il = 0; il < m->hp.n_layers; il++) {
-        T9_TRY(bind_block(m, b, &m->arch->blocks, il, err));
-        if (m->layers[il].n_ff > m->hp.n_ff_max)
-            m->hp.n_ff_max = m->layers[il].n_ff;
+        struct layer *l = &m->layers[il];
+        l->kv_layer = l->state_layer = -1;
+        T9_TRY(m->arch->bind ? m->arch->bind(m, b, il, err) : bind_block(m, b, il, err));
+        if (l->n_ff > m->hp.n_ff_max)
+            m->hp.n_ff_max = l->n_ff;
     }
     return T9_STATUS_OK;
 }
@@ -482,6 +503,7 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
     info->head_dim = hp->head_dim;
     info->n_ff = hp->n_ff_max;
     info->context_length = hp->context_length;
+    info->n_recurrent = hp->state.n_layers;
     info->window = hp->window;
     for (int32_t il = 0; il < hp->n_layers && hp->window > 0; il++)
         info->n_sliding += hp->sliding[il];
@@ -495,6 +517,23 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
         const struct weight *w = &m->weights[i];
         info->n_expert_params += (uint64_t)w->n_in * (uint64_t)w->n_out * (uint64_t)w->n_experts;
     }
+    return T9_STATUS_OK;
+}
+
+/* Pages and states that can't be made are refused now, not by the first request. */
+static t9_status check_memory_shapes(const struct model *m, struct t9_err *err)
+{
+    struct kv_geom kv;
+    struct state_geom state;
+    T9_TRY(model_kv_geom(m, KV_TYPE_F32, &kv, err));
+    const struct state_shape *s = &m->hp.state;
+    if (!state_geom_init(&state, s))
+        return t9_fail(
+            err, T9_STATUS_UNSUPPORTED,
+            "no recurrent state of %d layers, %d taps of %d channels, %d heads of %d x %d "
+            "values that share %d key heads",
+            s->n_layers, s->taps, s->channels, s->n_heads, s->key_dim, s->value_dim,
+            s->n_key_heads);
     return T9_STATUS_OK;
 }
 
@@ -514,7 +553,8 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
     for (uint64_t i = 0; i < n_tensors; i++)
         b->total_bytes += gguf_tensor_at(g, i)->size_bytes;
     T9_TRY(bind_ends(m, b, err));
-    T9_TRY(bind_blocks(m, b, err));
+    T9_TRY(bind_layers(m, b, err));
+    T9_TRY(check_memory_shapes(m, err));
     T9_TRY(check_all_used(b, err));
     return fill_info(m, g, err);
 }
@@ -574,10 +614,15 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
                         struct t9_err *err)
 {
     const struct hparams *hp = &m->hp;
-    if (!kv_geom_init(out, hp->n_layers, hp->n_head_kv, hp->head_dim, type))
+    if (!kv_geom_init(out, hp->n_kv_layers, hp->n_head_kv, hp->head_dim, type))
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "no KV pages of %d layers, %d heads, %d values",
-                       hp->n_layers, hp->n_head_kv, hp->head_dim);
+                       hp->n_kv_layers, hp->n_head_kv, hp->head_dim);
     return T9_STATUS_OK;
+}
+
+void model_state_geom(const struct model *m, struct state_geom *out)
+{
+    (void)state_geom_init(out, &m->hp.state);
 }
 
 /* What no architecture here can honour, and what would make a forward read the wrong memory. */
@@ -591,9 +636,15 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
                        "deep-stack inputs for %d layers; this %s takes %d", b->n_deepstack,
                        m->arch->name, m->hp.n_deepstack);
     const struct kv_geom *kv = b->kv;
-    if (!kv || kv->n_layers != m->hp.n_layers || kv->n_head_kv != m->hp.n_head_kv ||
+    if (!kv || kv->n_layers != m->hp.n_kv_layers || kv->n_head_kv != m->hp.n_head_kv ||
         kv->head_dim != m->hp.head_dim)
         return t9_fail(err, T9_STATUS_INVALID, "the batch's KV pages are not this model's");
+    if (m->hp.state.n_layers == 0)
+        return T9_STATUS_OK;
+    struct state_geom state;
+    model_state_geom(m, &state);
+    if (!b->state || !b->state_pool || !b->state_slot || b->state->slot_bytes != state.slot_bytes)
+        return t9_fail(err, T9_STATUS_INVALID, "the batch has no recurrent state of this model");
     return T9_STATUS_OK;
 }
 
@@ -603,7 +654,10 @@ t9_status model_forward(const struct model *m, struct cx *cx, const struct batch
     T9_TRY(check_batch(m, b, err));
     size_t mark = cx_mark(cx);
     cx->layer = -1;
-    blocks_forward(m, cx, b);
+    if (m->arch->forward)
+        m->arch->forward(m, cx, b);
+    else
+        blocks_forward(m, cx, b);
     cx->layer = -1;
     cx_release(cx, mark);
     if (cx->status != T9_STATUS_OK && err)
@@ -622,6 +676,8 @@ t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t
     struct measure measure;
     struct scratch scratch;
     struct cx cx;
+    struct state_geom state;
+    model_state_geom(m, &state);
     cx_init_measure(&cx, &measure, &scratch);
     struct batch b = {.n_rows = max_rows,
                       .n_seqs = 1,
@@ -634,6 +690,9 @@ t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t
                       .page_table_stride = 1,
                       .kv_pool = any_f32,
                       .kv = kv,
+                      .state_pool = any_f32,
+                      .state = &state,
+                      .state_slot = any_i32,
                       .out_row = any_i32,
                       .n_deepstack = m->hp.n_deepstack,
                       .deepstack = any_row,

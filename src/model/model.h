@@ -1,8 +1,9 @@
 /*
  * model/model.h - loads a GGUF file's hyper-parameters and weights for a backend and runs forwards.
  *
- * Each architecture is one file in model/arch/ with three functions: read hyper-parameters, bind
- * tensors, forward. A model is immutable after load; forwards are called by the engine thread.
+ * Each architecture is one file in model/arch/: how to read its hyper-parameters, in what its
+ * blocks differ, and where it must be, its own binding and forward. A model is immutable after
+ * load; forwards are called by the engine thread.
  */
 #ifndef T9_MODEL_MODEL_H
 #define T9_MODEL_MODEL_H
@@ -23,6 +24,7 @@ struct model_info {
     str name;         /* general.name or empty */
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
     int32_t context_length;            /* what the file declares */
+    int32_t n_recurrent;               /* layers that keep a state instead of keys and values */
     int32_t n_sliding, window;         /* layers that see only the last `window` tokens; 0: none */
     int32_t n_experts, n_experts_used; /* of layers that have experts; 0: none has */
     uint64_t n_params;                 /* elements of all tensors in the file */
@@ -55,6 +57,8 @@ static inline uint64_t model_n_params_met(const struct model_info *info)
 /* Page geometry of this model's KV for a KV type. */
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
                         struct t9_err *err);
+/* Geometry of the recurrent state of its sequences; no layers where the model has none. */
+void model_state_geom(const struct model *m, struct state_geom *out);
 /* Submits the whole forward of `b` to the context's sink: logits (and hidden) of out_row. */
 t9_status model_forward(const struct model *m, struct cx *cx, const struct batch *b,
                         struct t9_err *err);

@@ -44,6 +44,8 @@ struct rope_params {
 
 struct hparams {
     int32_t n_layers, n_embd, n_head, n_head_kv, head_dim, context_length;
+    int32_t n_kv_layers;                            /* layers of a KV page, set while binding */
+    struct state_shape state;                       /* of the recurrent layers; zeros: none */
     int32_t n_ff_max;                               /* over layers */
     int32_t n_experts, n_experts_used, n_ff_expert; /* 0: no layer has experts */
     int32_t n_vocab;                                /* rows of token_embd */
@@ -65,6 +67,9 @@ struct hparams {
 /* One transformer block. Biases are in the weights that they belong to. */
 struct layer {
     int32_t n_ff;
+    /* Where its keys and values are in a page, its state in a slot; -1: it has none. Layers may
+     * share keys and values. */
+    int32_t kv_layer, state_layer;
     const struct weight *attn_norm, *q, *k, *v, *o;
     const struct weight *q_norm, *k_norm; /* NULL without */
     const struct weight *sinks;           /* f32[n_head], NULL without */
@@ -118,6 +123,10 @@ struct arch {
     /* Reads keys into m->hp; refuses what this architecture cannot honour. */
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
     struct block_spec blocks;
+    /* Tensors of a layer; NULL: bind_block. Takes layer_new_kv or another layer's kv_layer. */
+    t9_status (*bind)(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
+    /* Submits the ops of a batch; NULL: blocks_forward. */
+    void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
 extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
     arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
@@ -171,9 +180,16 @@ t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer
 /* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
  * rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
-/* The tensors of all blocks as m->arch->blocks says. With experts (hp->n_experts) a layer's FFN is
- * theirs, but in a layer that has ffn_gate.weight. */
-t9_status bind_blocks(struct model *m, struct binder *b, struct t9_err *err);
+/* The tensors of a layer as m->arch->blocks says: attention and bind_ffn. */
+t9_status bind_block(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
+/* Attention's part of it: the layer gets keys and values of its own. */
+t9_status bind_attention(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
+/* The feed-forward part. With experts (hp->n_experts) it is theirs, but in a layer that has
+ * ffn_gate.weight. */
+t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
+/* Gives the layer keys and values, or a state, of its own. */
+void layer_new_kv(struct model *m, int32_t il);
+void layer_new_state(struct model *m, int32_t il);
 
 /* ---- blocks.c ---- */
 
