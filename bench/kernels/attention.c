@@ -46,7 +46,7 @@ struct pages {
     int32_t n_copies, seq_pages;
 };
 
-static void fill_head(const struct kv_geom *g, char *head)
+static void fill_head(const struct kv_layer *g, char *head)
 {
     void *p = head;
     uint16_t *h = p;
@@ -85,7 +85,7 @@ static void pages_init(struct pages *p, struct be *be, const struct shape *s, in
                        kv_type type)
 {
     p->be = be;
-    if (!kv_geom_init(&p->g, LAYERS_MAX, N_HEAD_KV, head_dim, type))
+    if (!kv_geom_init_same(&p->g, LAYERS_MAX, N_HEAD_KV, head_dim, type))
         exit(1);
     p->seq_pages = (s->depth + s->rows_per_seq + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS;
     size_t set = (size_t)s->n_seqs * (size_t)p->seq_pages * p->g.page_bytes;
@@ -104,8 +104,8 @@ static void pages_init(struct pages *p, struct be *be, const struct shape *s, in
     }
     for (int32_t i = 0; i < n; i++) {
         for (int32_t j = 0; j < LAYERS_MAX * 2 * N_HEAD_KV; j++)
-            fill_head(&p->g,
-                      (char *)p->pool + (size_t)i * p->g.page_bytes + (size_t)j * p->g.head_bytes);
+            fill_head(&p->g.layers[0], (char *)p->pool + (size_t)i * p->g.page_bytes +
+                                           (size_t)j * p->g.layers[0].head_bytes);
     }
 }
 
@@ -135,10 +135,9 @@ static void submit(struct cx *cx, const struct run *r, float *dst, int32_t row, 
                         .row_seq = view_i32(r->row_seq + row, n, 1),
                         .page_table = view_i32(table, r->s->n_seqs, p->seq_pages),
                         .pool = {p->pool, 1, 1, 1, VIEW_BYTES, 0},
-                        .kv = &p->g,
+                        .kv = &p->g.layers[layer],
                         .n_head = r->n_head,
-                        .kv_layer = layer,
-                        .scale = 1.0f / sqrtf((float)p->g.head_dim)};
+                        .scale = 1.0f / sqrtf((float)p->g.layers[layer].head_dim)};
     op_attn_paged(cx, &a);
     if (cx->status != T9_STATUS_OK) {
         fprintf(stderr, "%s\n", cx->err.msg);
@@ -225,7 +224,8 @@ static void bench(struct be *be, const struct be_limits *l, const struct shape *
     }
     check(&r, &tape);
     double sec = op_time(&r, &tape), gflops = keys * 4 * r.cols / sec * 1e-9;
-    double gbps = read_keys * 2 * N_HEAD_KV * (double)p.g.head_bytes / KV_PAGE_TOKENS / sec * 1e-9;
+    double gbps =
+        read_keys * 2 * N_HEAD_KV * (double)p.g.layers[0].head_bytes / KV_PAGE_TOKENS / sec * 1e-9;
     printf("%-4s d %3d  %s %d x %3d rows, group %d, depth %5d  %9.1f us  %6.1f Gflop/s %3.0f%%",
            kv_type_name(type), head_dim, s->name, s->n_seqs, s->rows_per_seq, s->group, s->depth,
            sec * 1e6, gflops, l->fma_gflops > 0 ? 100 * gflops / l->fma_gflops : 0);

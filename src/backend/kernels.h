@@ -48,7 +48,7 @@ static inline float op_q_scale(const struct op *op, int32_t row)
     if (!w)
         return 1;
     int32_t pos = ((const int32_t *)op->src[7].p)[(size_t)row * (size_t)op->src[7].stride];
-    int32_t i = pos < 0 ? 0 : pos / op->i[3];
+    int32_t i = pos < 0 ? 0 : pos / op->i[2];
     return ((const float *)w->data)[i < w->n_in ? i : w->n_in - 1];
 }
 

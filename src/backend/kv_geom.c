@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum {
-    LAYERS_MAX = 4096,
     HEADS_MAX = 4096,
     PAGE_ALIGN = 4096,
 };
@@ -25,31 +24,52 @@ static size_t elt_bytes_of(kv_type type)
     return 0;
 }
 
-bool kv_geom_init(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_t head_dim,
-                  kv_type type)
+/* All but where the layer lies in a page. */
+static bool layer_init(struct kv_layer *l, struct kv_shape s, kv_type type)
 {
-    *g = (struct kv_geom){0};
-    if (n_layers < 1 || n_layers > LAYERS_MAX || n_head_kv < 1 || n_head_kv > HEADS_MAX ||
-        head_dim < 1 || head_dim > KV_HEAD_DIM_MAX)
+    size_t elt_bytes = elt_bytes_of(type);
+    if (s.n_head_kv < 1 || s.n_head_kv > HEADS_MAX || s.head_dim < 1 ||
+        s.head_dim > KV_HEAD_DIM_MAX || elt_bytes == 0)
         return false;
-    size_t elt_bytes = elt_bytes_of(type), elements = (size_t)head_dim * KV_PAGE_TOKENS;
-    if (elt_bytes == 0)
-        return false;
-    g->n_layers = n_layers;
-    g->n_head_kv = n_head_kv;
-    g->head_dim = head_dim;
-    g->type = type;
+    *l = (struct kv_layer){.n_head_kv = s.n_head_kv, .head_dim = s.head_dim, .type = type};
     if (type == KV_TYPE_Q8_0)
-        g->n_blocks = (head_dim + KV_Q8_BLOCK - 1) / KV_Q8_BLOCK;
-    /* At most 2^9 dims * 2^5 tokens * 4 bytes * 2^12 heads * 2 * 2^12 layers = 2^41: no overflow.
-     */
-    g->elt_bytes = elt_bytes;
-    g->scale_offset = elements * elt_bytes;
-    g->head_bytes = g->scale_offset + (size_t)g->n_blocks * KV_PAGE_TOKENS * sizeof(uint16_t);
-    g->v_offset = (size_t)n_head_kv * g->head_bytes;
-    g->layer_bytes = 2 * g->v_offset;
-    g->page_bytes = (g->layer_bytes * (size_t)n_layers + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
+        l->n_blocks = (s.head_dim + KV_Q8_BLOCK - 1) / KV_Q8_BLOCK;
+    l->elt_bytes = elt_bytes;
+    l->scale_offset = (size_t)s.head_dim * KV_PAGE_TOKENS * elt_bytes;
+    l->head_bytes = l->scale_offset + (size_t)l->n_blocks * KV_PAGE_TOKENS * sizeof(uint16_t);
+    l->v_offset = (size_t)s.n_head_kv * l->head_bytes;
+    l->layer_bytes = 2 * l->v_offset;
     return true;
+}
+
+bool kv_geom_init(struct kv_geom *g, const struct kv_shape *shapes, int32_t n_layers, kv_type type)
+{
+    *g = (struct kv_geom){.type = type};
+    if (n_layers < 1 || n_layers > KV_LAYERS_MAX)
+        return false;
+    /* At most 2^9 dims * 2^5 tokens * 4 bytes * 2^12 heads * 2 * 2^10 layers = 2^39: no overflow.
+     */
+    size_t at = 0;
+    for (int32_t i = 0; i < n_layers; i++) {
+        if (!layer_init(&g->layers[i], shapes[i], type))
+            return false;
+        g->layers[i].layer_offset = at;
+        at += g->layers[i].layer_bytes;
+    }
+    g->n_layers = n_layers;
+    g->page_bytes = (at + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
+    for (int32_t i = 0; i < n_layers; i++)
+        g->layers[i].page_bytes = g->page_bytes;
+    return true;
+}
+
+bool kv_geom_init_same(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_t head_dim,
+                       kv_type type)
+{
+    struct kv_shape shapes[KV_LAYERS_MAX];
+    for (int32_t i = 0; i < KV_LAYERS_MAX; i++)
+        shapes[i] = (struct kv_shape){n_head_kv, head_dim};
+    return kv_geom_init(g, shapes, n_layers, type);
 }
 
 const char *kv_type_name(kv_type t)
@@ -107,7 +127,7 @@ static uint16_t quantise(int8_t *q, size_t step, const float *x, int32_t n)
 }
 
 /* x[head_dim] to elements `at`, `at` + step, ...; scales to `scale`, `scale` + scale_step, ... */
-static void store(const struct kv_geom *g, char *head, size_t at, size_t step, size_t scale,
+static void store(const struct kv_layer *g, char *head, size_t at, size_t step, size_t scale,
                   size_t scale_step, const float *x)
 {
     void *p = head, *scales = head + g->scale_offset;
@@ -135,12 +155,12 @@ static void store(const struct kv_geom *g, char *head, size_t at, size_t step, s
     }
 }
 
-void kv_store_k(const struct kv_geom *g, char *head, int32_t slot, const float *x)
+void kv_store_k(const struct kv_layer *g, char *head, int32_t slot, const float *x)
 {
     store(g, head, (size_t)slot, KV_PAGE_TOKENS, (size_t)slot, KV_PAGE_TOKENS, x);
 }
 
-void kv_store_v(const struct kv_geom *g, char *head, int32_t slot, const float *x)
+void kv_store_v(const struct kv_layer *g, char *head, int32_t slot, const float *x)
 {
     store(g, head, (size_t)slot * (size_t)g->head_dim, 1, (size_t)slot * (size_t)g->n_blocks, 1, x);
 }

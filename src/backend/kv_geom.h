@@ -1,7 +1,8 @@
 /*
  * backend/kv_geom.h - how keys and values lie in a page (decision D5), and their number formats.
  *
- * A page holds KV_PAGE_TOKENS tokens of one sequence for all layers of a layer group, contiguous:
+ * A page holds KV_PAGE_TOKENS tokens of one sequence for all layers that have keys and values of
+ * their own, contiguous; layers may differ in heads and their size:
  *     page  = layer 0 | layer 1 | ...
  *     layer = K of head 0 | K of head 1 | ... | V of head 0 | V of head 1 | ...
  *     K     = [head_dim][32]      transposed: the 32 keys of a block are SIMD lanes
@@ -26,48 +27,62 @@
 
 enum {
     KV_PAGE_TOKENS = 32,
+    KV_LAYERS_MAX = 1024,
     KV_HEAD_DIM_MAX = 512, /* kernels keep a head on the stack */
     KV_Q8_BLOCK = 32,      /* dimensions under one scale */
 };
 
 typedef enum kv_type { KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TYPE_Q8_0 } kv_type;
 
-struct kv_geom {
-    int32_t n_layers, n_head_kv, head_dim;
+/* One layer's part of a page: all that an op needs to find keys and values in a pool. */
+struct kv_layer {
+    int32_t n_head_kv, head_dim;
     kv_type type;
     int32_t n_blocks;    /* scales of a token's K or V of a head; 0 for types without scales */
     size_t elt_bytes;    /* 1, 2 or 4 */
     size_t scale_offset; /* bytes from a head's K (or V) to its scales */
     size_t head_bytes;   /* bytes of K (or V) of one head, scales included; a multiple of 32 */
     size_t v_offset;     /* bytes from a head's K to its V */
-    size_t layer_bytes;  /* bytes of one layer in a page */
-    size_t page_bytes;   /* n_layers * layer_bytes rounded up to 4096 */
+    size_t layer_offset; /* bytes from a page to this layer */
+    size_t layer_bytes;  /* bytes of this layer in a page */
+    size_t page_bytes;   /* of all layers */
 };
 
-/* Fills *g; false when a size is out of range. */
-bool kv_geom_init(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_t head_dim,
-                  kv_type type);
+struct kv_geom {
+    int32_t n_layers;
+    kv_type type;
+    size_t page_bytes;                     /* all layers, rounded up to 4096 */
+    struct kv_layer layers[KV_LAYERS_MAX]; /* [n_layers] */
+};
+
+struct kv_shape {
+    int32_t n_head_kv, head_dim;
+};
+
+/* Fills *g for layers of these shapes; false when a size is out of range. */
+bool kv_geom_init(struct kv_geom *g, const struct kv_shape *shapes, int32_t n_layers, kv_type type);
+/* The same for n_layers of one shape. */
+bool kv_geom_init_same(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, int32_t head_dim,
+                       kv_type type);
 const char *kv_type_name(kv_type t);              /* "f16", "f32", "bf16", "q8_0" */
 bool kv_type_parse(const char *name, kv_type *t); /* false for an unknown name */
 
-static inline char *kv_page_k(const struct kv_geom *g, void *pool, int32_t page, int32_t layer,
-                              int32_t head)
+static inline char *kv_page_k(const struct kv_layer *g, void *pool, int32_t page, int32_t head)
 {
-    return (char *)pool + (size_t)page * g->page_bytes + (size_t)layer * g->layer_bytes +
+    return (char *)pool + (size_t)page * g->page_bytes + g->layer_offset +
            (size_t)head * g->head_bytes;
 }
-static inline char *kv_page_v(const struct kv_geom *g, void *pool, int32_t page, int32_t layer,
-                              int32_t head)
+static inline char *kv_page_v(const struct kv_layer *g, void *pool, int32_t page, int32_t head)
 {
-    return kv_page_k(g, pool, page, layer, head) + g->v_offset;
+    return kv_page_k(g, pool, page, head) + g->v_offset;
 }
 
 /* ---- the definition of what is stored and read; `head` is what kv_page_k or kv_page_v gives ----
  */
 
 /* Stores the key (value) of slot `slot`: x[head_dim]. */
-void kv_store_k(const struct kv_geom *g, char *head, int32_t slot, const float *x);
-void kv_store_v(const struct kv_geom *g, char *head, int32_t slot, const float *x);
+void kv_store_k(const struct kv_layer *g, char *head, int32_t slot, const float *x);
+void kv_store_v(const struct kv_layer *g, char *head, int32_t slot, const float *x);
 
 /* Scale of a q8_0 block, f16, from its largest |x| as bits (without sign); *inv is what values are
  * multiplied by before they are rounded and clamped to +-127: 0 where all codes are 0. A block with
@@ -75,7 +90,7 @@ void kv_store_v(const struct kv_geom *g, char *head, int32_t slot, const float *
 uint16_t kv_q8_scale(uint32_t amax_bits, float *inv);
 
 /* Element `at` of a head under scale number `scale`. Exact: a code times an f16 needs 19 bits. */
-static inline float kv_load(const struct kv_geom *g, const char *head, size_t at, size_t scale)
+static inline float kv_load(const struct kv_layer *g, const char *head, size_t at, size_t scale)
 {
     const void *p = head;
     switch (g->type) {
@@ -90,12 +105,12 @@ static inline float kv_load(const struct kv_geom *g, const char *head, size_t at
     return ((const float *)p)[at];
 }
 /* Dimension i of the key (value) in slot `slot`. */
-static inline float kv_load_k(const struct kv_geom *g, const char *head, int32_t slot, int32_t i)
+static inline float kv_load_k(const struct kv_layer *g, const char *head, int32_t slot, int32_t i)
 {
     size_t j = (size_t)slot, d = (size_t)i;
     return kv_load(g, head, d * KV_PAGE_TOKENS + j, d / KV_Q8_BLOCK * KV_PAGE_TOKENS + j);
 }
-static inline float kv_load_v(const struct kv_geom *g, const char *head, int32_t slot, int32_t i)
+static inline float kv_load_v(const struct kv_layer *g, const char *head, int32_t slot, int32_t i)
 {
     size_t j = (size_t)slot, d = (size_t)i;
     return kv_load(g, head, j * (size_t)g->head_dim + d, j * (size_t)g->n_blocks + d / KV_Q8_BLOCK);

@@ -186,8 +186,7 @@ void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
     op.kv = a->kv;
     op.i[0] = a->n_head;
     op.i[1] = a->n_rot;
-    op.i[2] = a->kv_layer;
-    op.i[3] = a->q_scale_every;
+    op.i[2] = a->q_scale_every;
     op.f[0] = a->eps;
     submit(cx, &op);
 }
@@ -205,8 +204,7 @@ void op_attn_paged(struct cx *cx, const struct op_attn *a)
     op.w[0] = a->sinks;
     op.kv = a->kv;
     op.i[0] = a->n_head;
-    op.i[1] = a->kv_layer;
-    op.i[2] = a->window;
+    op.i[1] = a->window;
     op.f[0] = a->scale;
     submit(cx, &op);
 }

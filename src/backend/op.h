@@ -113,7 +113,7 @@ struct op {
     struct view dst[OP_DST_MAX];
     struct view src[OP_SRC_MAX];
     const struct weight *w[OP_WEIGHT_MAX];
-    const struct kv_geom *kv;
+    const struct kv_layer *kv;
     int32_t i[8];
     float f[4];
 };
@@ -188,12 +188,12 @@ struct op_rope_store {
     const struct weight *q_norm,
         *k_norm; /* f32[d] per-head RMS norm before RoPE, or NULL (w0, w1) */
     /* What a query is multiplied by, last of all, or absent: entry pos / q_scale_every of f32[n],
-     * the last one from there on (w2, src7, i3). */
+     * the last one from there on (w2, src7, i2). */
     const struct weight *q_scale;
     struct view pos; /* i32[T], with q_scale */
     int32_t q_scale_every;
-    const struct kv_geom *kv;
-    int32_t n_head, n_rot, kv_layer; /* i0, i1, i2 */
+    const struct kv_layer *kv; /* of the layer that is written */
+    int32_t n_head, n_rot;     /* i0, i1 */
     bool neox;
     float eps; /* f0 */
 };
@@ -208,9 +208,9 @@ struct op_attn {
     struct view page_table; /* (src3) */
     struct view pool;       /* (src4) */
     struct view span_end;   /* i32[T] or absent (src5): last key index the row may see, >= kv_idx */
-    const struct kv_geom *kv;
-    int32_t n_head, kv_layer;   /* i0, i1 */
-    int32_t window;             /* i2; 0 = none, else keys with kv_idx - j < window */
+    const struct kv_layer *kv;  /* of the layer that is read */
+    int32_t n_head;             /* i0 */
+    int32_t window;             /* i1; 0 = none, else keys with kv_idx - j < window */
     const struct weight *sinks; /* f32[H] or NULL (w0) */
     float scale;                /* f0 */
 };

@@ -142,17 +142,14 @@ static t9_status check_rope_angles(const struct op *op, struct t9_err *err)
 }
 
 /* What the two ops that see KV pages have in common. */
-static t9_status check_kv(const struct op *op, int32_t n_head, int32_t kv_layer,
-                          const struct view *page_table, const struct view *pool,
-                          struct t9_err *err)
+static t9_status check_kv(const struct op *op, int32_t n_head, const struct view *page_table,
+                          const struct view *pool, struct t9_err *err)
 {
-    const struct kv_geom *g = op->kv;
+    const struct kv_layer *g = op->kv;
     if (!g)
         return fail(op, err, "the KV geometry is absent");
     if (n_head < 1 || n_head % g->n_head_kv != 0)
         return fail(op, err, "%d heads over %d KV heads", n_head, g->n_head_kv);
-    if (kv_layer < 0 || kv_layer >= g->n_layers)
-        return fail(op, err, "KV layer %d of %d", kv_layer, g->n_layers);
     T9_TRY(want_any(op, "page table", page_table, VIEW_I32, err));
     return want_any(op, "page pool", pool, VIEW_BYTES, err);
 }
@@ -161,7 +158,7 @@ static t9_status check_qk_norm_rope_store(const struct op *op, struct t9_err *er
 {
     const struct view *q = &op->dst[0];
     int32_t n_head = op->i[0], n_rot = op->i[1];
-    T9_TRY(check_kv(op, n_head, op->i[2], &op->src[5], &op->src[6], err));
+    T9_TRY(check_kv(op, n_head, &op->src[5], &op->src[6], err));
     int32_t d = op->kv->head_dim, n_kv = op->kv->n_head_kv * d;
     T9_TRY(want(op, "q", q, VIEW_F32, q->rows, n_head * d, err));
     T9_TRY(want(op, "k", &op->src[0], VIEW_F32, q->rows, n_kv, err));
@@ -178,8 +175,8 @@ static t9_status check_qk_norm_rope_store(const struct op *op, struct t9_err *er
     if (!op->w[2])
         return T9_STATUS_OK;
     T9_TRY(want_vector(op, op->w[2], op->w[2]->n_in, err));
-    if (op->i[3] < 1)
-        return fail(op, err, "a query scale of every %d positions", op->i[3]);
+    if (op->i[2] < 1)
+        return fail(op, err, "a query scale of every %d positions", op->i[2]);
     return want(op, "pos", &op->src[7], VIEW_I32, q->rows, 1, err);
 }
 
@@ -187,7 +184,7 @@ static t9_status check_attn_paged(const struct op *op, struct t9_err *err)
 {
     const struct view *dst = &op->dst[0];
     int32_t n_head = op->i[0];
-    T9_TRY(check_kv(op, n_head, op->i[1], &op->src[3], &op->src[4], err));
+    T9_TRY(check_kv(op, n_head, &op->src[3], &op->src[4], err));
     T9_TRY(want(op, "dst", dst, VIEW_F32, dst->rows, n_head * op->kv->head_dim, err));
     T9_TRY(want(op, "q", &op->src[0], VIEW_F32, dst->rows, dst->cols, err));
     if (dst->p == op->src[0].p)
@@ -196,8 +193,8 @@ static t9_status check_attn_paged(const struct op *op, struct t9_err *err)
     T9_TRY(want(op, "row_seq", &op->src[2], VIEW_I32, dst->rows, 1, err));
     if (op->src[5].p)
         T9_TRY(want(op, "span_end", &op->src[5], VIEW_I32, dst->rows, 1, err));
-    if (op->i[2] < 0)
-        return fail(op, err, "a window of %d", op->i[2]);
+    if (op->i[1] < 0)
+        return fail(op, err, "a window of %d", op->i[1]);
     return op->w[0] ? want_vector(op, op->w[0], n_head, err) : T9_STATUS_OK;
 }
 

@@ -170,7 +170,8 @@ static t9_status compare_ids(struct cx *cx, const struct op *op, const char *wha
 }
 
 /* The stored key or value of a slot, as floats. */
-static void gather_kv(const struct kv_geom *g, const char *head, bool key, int32_t slot, float *out)
+static void gather_kv(const struct kv_layer *g, const char *head, bool key, int32_t slot,
+                      float *out)
 {
     for (int32_t i = 0; i < g->head_dim; i++)
         out[i] = key ? kv_load_k(g, head, slot, i) : kv_load_v(g, head, slot, i);
@@ -179,7 +180,7 @@ static void gather_kv(const struct kv_geom *g, const char *head, bool key, int32
 /* The stored key and value of every row and head. */
 static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op *other)
 {
-    const struct kv_geom *g = op->kv;
+    const struct kv_layer *g = op->kv;
     float a[KV_HEAD_DIM_MAX] = {0}, b[KV_HEAD_DIM_MAX] = {0};
     for (int32_t r = 0; r < op->dst[0].rows; r++) {
         int32_t key = i32_of(&op->src[3], r);
@@ -189,13 +190,13 @@ static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op 
                     (size_t)(key / KV_PAGE_TOKENS);
         int32_t page_a = ((const int32_t *)op->src[5].p)[at];
         int32_t page_b = ((const int32_t *)other->src[5].p)[at];
-        int32_t slot = key % KV_PAGE_TOKENS, layer = op->i[2];
+        int32_t slot = key % KV_PAGE_TOKENS;
         for (int32_t h = 0; h < g->n_head_kv; h++) {
-            gather_kv(g, kv_page_k(g, op->src[6].p, page_a, layer, h), true, slot, a);
-            gather_kv(g, kv_page_k(g, other->src[6].p, page_b, layer, h), true, slot, b);
+            gather_kv(g, kv_page_k(g, op->src[6].p, page_a, h), true, slot, a);
+            gather_kv(g, kv_page_k(g, other->src[6].p, page_b, h), true, slot, b);
             T9_TRY(compare_row(cx, op, "stored key", r, a, b, g->head_dim));
-            gather_kv(g, kv_page_v(g, op->src[6].p, page_a, layer, h), false, slot, a);
-            gather_kv(g, kv_page_v(g, other->src[6].p, page_b, layer, h), false, slot, b);
+            gather_kv(g, kv_page_v(g, op->src[6].p, page_a, h), false, slot, a);
+            gather_kv(g, kv_page_v(g, other->src[6].p, page_b, h), false, slot, b);
             T9_TRY(compare_row(cx, op, "stored value", r, a, b, g->head_dim));
         }
     }

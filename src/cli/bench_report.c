@@ -65,13 +65,10 @@ static struct work work_of(const struct bench_report *r)
 /* Keys and values that one row at position `depth` reads. */
 static double kv_bytes(const struct bench_report *r, double depth)
 {
-    const struct model_info *info = model_info(r->rt->model);
     struct kv_geom g;
     if (model_kv_geom(r->rt->model, session_kv_type(r->o), &g, NULL) != T9_STATUS_OK)
         return 0;
-    double near = info->window > 0 && depth > info->window ? info->window : depth;
-    double rows = depth * (info->n_layers - info->n_sliding) + near * info->n_sliding;
-    return rows * (double)g.layer_bytes / KV_PAGE_TOKENS;
+    return model_kv_read_bytes(r->rt->model, &g, depth);
 }
 
 static struct bench_figures figures_of(const struct bench_report *r, const struct bench_cell *c)

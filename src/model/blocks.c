@@ -79,7 +79,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
     const struct hparams *hp = &m->hp;
     const struct layer *l = &m->layers[il];
     bool slides = hp->sliding[il];
-    int32_t n_q = hp->n_head * hp->head_dim, n_kv = hp->n_head_kv * hp->head_dim;
+    int32_t n_q = hp->n_head * l->head_dim, n_kv = l->n_head_kv * l->head_dim;
     size_t mark = cx_mark(cx);
     struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
     struct view q = cx_alloc(cx, b->n_rows, n_q);
@@ -89,25 +89,25 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
 
     op_rmsnorm(cx, h, t->x, l->attn_norm, hp->eps);
     op_matmul(cx, (struct view[]){q, k, v}, h, (const struct weight *[]){l->q, l->k, l->v}, 3);
-    op_qk_norm_rope_store(cx, &(struct op_rope_store){.q = q,
-                                                      .k = k,
-                                                      .v = v,
-                                                      .angles = slides ? t->sliding : t->angles,
-                                                      .kv_idx = row_i32(b->kv_idx, b),
-                                                      .row_seq = row_i32(b->row_seq, b),
-                                                      .page_table = page_table(b),
-                                                      .pool = page_pool(b),
-                                                      .q_norm = l->q_norm,
-                                                      .k_norm = l->k_norm,
-                                                      .q_scale = m->q_scale,
-                                                      .pos = positions(b, 1),
-                                                      .q_scale_every = hp->q_temperature_every,
-                                                      .kv = b->kv,
-                                                      .n_head = hp->n_head,
-                                                      .n_rot = hp->rope.n_rot,
-                                                      .kv_layer = l->kv_layer,
-                                                      .neox = hp->rope.neox,
-                                                      .eps = hp->eps});
+    op_qk_norm_rope_store(
+        cx, &(struct op_rope_store){.q = q,
+                                    .k = k,
+                                    .v = v,
+                                    .angles = slides ? t->sliding : t->angles,
+                                    .kv_idx = row_i32(b->kv_idx, b),
+                                    .row_seq = row_i32(b->row_seq, b),
+                                    .page_table = page_table(b),
+                                    .pool = page_pool(b),
+                                    .q_norm = l->q_norm,
+                                    .k_norm = l->k_norm,
+                                    .q_scale = m->q_scale,
+                                    .pos = positions(b, 1),
+                                    .q_scale_every = hp->q_temperature_every,
+                                    .kv = &b->kv->layers[l->kv_layer],
+                                    .n_head = hp->n_head,
+                                    .n_rot = slides ? hp->rope_sliding.n_rot : hp->rope.n_rot,
+                                    .neox = hp->rope.neox,
+                                    .eps = hp->eps});
     struct view span_end = {0};
     if (b->span_end)
         span_end = row_i32(b->span_end, b);
@@ -118,9 +118,8 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .page_table = page_table(b),
                                         .pool = page_pool(b),
                                         .span_end = span_end,
-                                        .kv = b->kv,
+                                        .kv = &b->kv->layers[l->kv_layer],
                                         .n_head = hp->n_head,
-                                        .kv_layer = l->kv_layer,
                                         .window = slides ? hp->window : 0,
                                         .sinks = l->sinks,
                                         .scale = hp->attn_scale});

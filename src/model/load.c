@@ -388,8 +388,8 @@ t9_status bind_attention(struct model *m, struct binder *b, int32_t il, struct t
     const struct hparams *hp = &m->hp;
     const struct block_spec *spec = &m->arch->blocks;
     struct layer *l = &m->layers[il];
-    int32_t n_embd = hp->n_embd, n_q = hp->n_head * hp->head_dim;
-    int32_t n_kv = hp->n_head_kv * hp->head_dim;
+    int32_t n_embd = hp->n_embd, n_q = hp->n_head * l->head_dim;
+    int32_t n_kv = l->n_head_kv * l->head_dim;
     layer_new_kv(m, il);
     T9_TRY(bind_vector(b, &l->attn_norm, il, "attn_norm.weight", n_embd, BIND_REQUIRED, err));
     T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
@@ -398,9 +398,9 @@ t9_status bind_attention(struct model *m, struct binder *b, int32_t il, struct t
     T9_TRY(bind_linear(b, &l->o, il, "attn_output", n_q, n_embd, spec->other_bias, err));
     if (spec->qk_norm) {
         T9_TRY(
-            bind_vector(b, &l->q_norm, il, "attn_q_norm.weight", hp->head_dim, BIND_REQUIRED, err));
+            bind_vector(b, &l->q_norm, il, "attn_q_norm.weight", l->head_dim, BIND_REQUIRED, err));
         T9_TRY(
-            bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", hp->head_dim, BIND_REQUIRED, err));
+            bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", l->head_dim, BIND_REQUIRED, err));
     }
     if (!spec->sinks)
         return T9_STATUS_OK;
@@ -430,6 +430,8 @@ static t9_status bind_layers(struct model *m, struct binder *b, struct t9_err *e
     for (int32_t il = 0; il < m->hp.n_layers; il++) {
         struct layer *l = &m->layers[il];
         l->kv_layer = l->state_layer = -1;
+        l->n_head_kv = m->hp.n_head_kv;
+        l->head_dim = m->hp.head_dim;
         T9_TRY(m->arch->bind ? m->arch->bind(m, b, il, err) : bind_block(m, b, il, err));
         if (l->n_ff > m->hp.n_ff_max)
             m->hp.n_ff_max = l->n_ff;
@@ -504,9 +506,6 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
     info->n_ff = hp->n_ff_max;
     info->context_length = hp->context_length;
     info->n_recurrent = hp->state.n_layers;
-    info->window = hp->window;
-    for (int32_t il = 0; il < hp->n_layers && hp->window > 0; il++)
-        info->n_sliding += hp->sliding[il];
     for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
@@ -614,8 +613,15 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
                         struct t9_err *err)
 {
     const struct hparams *hp = &m->hp;
-    if (!kv_geom_init(out, hp->n_kv_layers, hp->n_head_kv, hp->head_dim, type))
-        return t9_fail(err, T9_STATUS_UNSUPPORTED, "no KV pages of %d layers, %d heads, %d values",
+    struct kv_shape shapes[LAYERS_MAX];
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        const struct layer *l = &m->layers[il];
+        if (l->kv_layer >= 0)
+            shapes[l->kv_layer] = (struct kv_shape){l->n_head_kv, l->head_dim};
+    }
+    if (!kv_geom_init(out, shapes, hp->n_kv_layers, type))
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "no KV pages of %d layers with up to %d heads of up to %d values",
                        hp->n_kv_layers, hp->n_head_kv, hp->head_dim);
     return T9_STATUS_OK;
 }
@@ -623,6 +629,29 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
 void model_state_geom(const struct model *m, struct state_geom *out)
 {
     (void)state_geom_init(out, &m->hp.state);
+}
+
+double model_kv_read_bytes(const struct model *m, const struct kv_geom *kv, double depth)
+{
+    double bytes = 0;
+    for (int32_t il = 0; il < m->hp.n_layers; il++) {
+        int32_t i = m->layers[il].kv_layer;
+        bool short_of = m->hp.sliding[il] && depth > m->hp.window;
+        if (i >= 0)
+            bytes += (short_of ? m->hp.window : depth) * (double)kv->layers[i].layer_bytes;
+    }
+    return bytes / KV_PAGE_TOKENS;
+}
+
+static bool is_kv_of(const struct model *m, const struct kv_geom *kv)
+{
+    bool same = kv && kv->n_layers == m->hp.n_kv_layers;
+    for (int32_t il = 0; same && il < m->hp.n_layers; il++) {
+        const struct layer *l = &m->layers[il];
+        const struct kv_layer *k = l->kv_layer >= 0 ? &kv->layers[l->kv_layer] : NULL;
+        same = !k || (k->n_head_kv == l->n_head_kv && k->head_dim == l->head_dim);
+    }
+    return same;
 }
 
 /* What no architecture here can honour, and what would make a forward read the wrong memory. */
@@ -635,9 +664,7 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
                        "deep-stack inputs for %d layers; this %s takes %d", b->n_deepstack,
                        m->arch->name, m->hp.n_deepstack);
-    const struct kv_geom *kv = b->kv;
-    if (!kv || kv->n_layers != m->hp.n_kv_layers || kv->n_head_kv != m->hp.n_head_kv ||
-        kv->head_dim != m->hp.head_dim)
+    if (!is_kv_of(m, b->kv))
         return t9_fail(err, T9_STATUS_INVALID, "the batch's KV pages are not this model's");
     if (m->hp.state.n_layers == 0)
         return T9_STATUS_OK;

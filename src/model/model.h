@@ -25,7 +25,6 @@ struct model_info {
     int32_t n_layers, n_embd, n_vocab, n_head, n_head_kv, head_dim, n_ff;
     int32_t context_length;            /* what the file declares */
     int32_t n_recurrent;               /* layers that keep a state instead of keys and values */
-    int32_t n_sliding, window;         /* layers that see only the last `window` tokens; 0: none */
     int32_t n_experts, n_experts_used; /* of layers that have experts; 0: none has */
     uint64_t n_params;                 /* elements of all tensors in the file */
     uint64_t n_expert_params;          /* of these, in the experts' matrices */
@@ -59,6 +58,8 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
                         struct t9_err *err);
 /* Geometry of the recurrent state of its sequences; no layers where the model has none. */
 void model_state_geom(const struct model *m, struct state_geom *out);
+/* Bytes of keys and values that a row at position `depth` reads in all layers. */
+double model_kv_read_bytes(const struct model *m, const struct kv_geom *kv, double depth);
 /* Submits the whole forward of `b` to the context's sink: logits (and hidden) of out_row. */
 t9_status model_forward(const struct model *m, struct cx *cx, const struct batch *b,
                         struct t9_err *err);

@@ -12,7 +12,7 @@
 
 /* Sizes beyond these are refused: no released model comes near, and products stay in int32. */
 enum {
-    LAYERS_MAX = 1024,
+    LAYERS_MAX = KV_LAYERS_MAX,
     EMBD_MAX = 1 << 18,
     FF_MAX = 1 << 22,
     HEADS_MAX = 2048,
@@ -67,6 +67,7 @@ struct hparams {
 /* One transformer block. Biases are in the weights that they belong to. */
 struct layer {
     int32_t n_ff;
+    int32_t n_head_kv, head_dim; /* the model's, where the architecture's `bind` says no other */
     /* Where its keys and values are in a page, its state in a slot; -1: it has none. Layers may
      * share keys and values. */
     int32_t kv_layer, state_layer;

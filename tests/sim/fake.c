@@ -94,8 +94,8 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
                         struct t9_err *err)
 {
     (void)m;
-    return kv_geom_init(out, 1, 1, 8, type) ? T9_STATUS_OK
-                                            : t9_fail(err, T9_STATUS_INVALID, "geometry");
+    return kv_geom_init_same(out, 1, 1, 8, type) ? T9_STATUS_OK
+                                                 : t9_fail(err, T9_STATUS_INVALID, "geometry");
 }
 
 t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
@@ -165,7 +165,7 @@ void be_unreserve(struct be *be, void *p, size_t size_bytes)
 static struct sim_slot *slot_of(const struct batch *b, int32_t seq, int32_t idx)
 {
     const int32_t *table = b->page_table + (size_t)seq * (size_t)b->page_table_stride;
-    char *page = kv_page_k(b->kv, b->kv_pool, table[idx / KV_PAGE_TOKENS], 0, 0);
+    char *page = kv_page_k(&b->kv->layers[0], b->kv_pool, table[idx / KV_PAGE_TOKENS], 0);
     return (struct sim_slot *)(void *)page + idx % KV_PAGE_TOKENS;
 }
 

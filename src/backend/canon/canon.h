@@ -102,7 +102,7 @@ static inline void attn_start(const struct op *op, int32_t h, float *m, float *l
 /* The keys that a row may see: [first, end); empty for padding. */
 static inline void attn_range(const struct op *op, int32_t row, int32_t *first, int32_t *end)
 {
-    int32_t self = view_i32_at(&op->src[1], row), window = op->i[2];
+    int32_t self = view_i32_at(&op->src[1], row), window = op->i[1];
     *first = 0;
     *end = 0;
     if (self < 0)

@@ -37,11 +37,11 @@ static float tree32(const float *p)
 /* One block: keys [block, block + 32), of which [lo, hi) (relative) are visible. */
 static void soft_block(struct soft *s, const struct head *a, int32_t block, int32_t lo, int32_t hi)
 {
-    const struct kv_geom *g = a->op->kv;
+    const struct kv_layer *g = a->op->kv;
     int32_t d = g->head_dim;
     int32_t page = kv_page_at(&a->op->src[3], a->seq, block);
-    const char *k = kv_page_k(g, a->op->src[4].p, page, a->op->i[1], a->kv_head);
-    const char *v = kv_page_v(g, a->op->src[4].p, page, a->op->i[1], a->kv_head);
+    const char *k = kv_page_k(g, a->op->src[4].p, page, a->kv_head);
+    const char *v = kv_page_v(g, a->op->src[4].p, page, a->kv_head);
     float score[KV_PAGE_TOKENS], p[KV_PAGE_TOKENS] = {0}, m = s->m;
     for (int32_t j = lo; j < hi; j++) {
         float sum = 0;

@@ -44,7 +44,7 @@ static void norm_rotate(const struct op *op, float *dst, const float *x, const s
 /* Key and value of one KV head of a row into slot `key % 32` of their page. */
 static void store_head(const struct op *op, int32_t row, int32_t head)
 {
-    const struct kv_geom *g = op->kv;
+    const struct kv_layer *g = op->kv;
     int32_t d = g->head_dim, key = view_i32_at(&op->src[3], row);
     if (key < 0)
         return;
@@ -54,8 +54,8 @@ static void store_head(const struct op *op, int32_t row, int32_t head)
     float k[KV_HEAD_DIM_MAX];
     norm_rotate(op, k, view_row(&op->src[0], row) + (size_t)head * (size_t)d, op->w[1],
                 view_row(&op->src[2], row));
-    kv_store_k(g, kv_page_k(g, op->src[6].p, page, op->i[2], head), slot, k);
-    kv_store_v(g, kv_page_v(g, op->src[6].p, page, op->i[2], head), slot, v);
+    kv_store_k(g, kv_page_k(g, op->src[6].p, page, head), slot, k);
+    kv_store_v(g, kv_page_v(g, op->src[6].p, page, head), slot, v);
 }
 
 void canon_qk_norm_rope_store(const struct op *op, struct be_task *t)

@@ -163,7 +163,7 @@ static const char *block_k(const struct plan *p, const struct tile_job *j, int32
 {
     const struct op *op = p->op;
     int32_t page = kv_page_at(&op->src[3], seq_of(p, j->row), block);
-    return kv_page_k(op->kv, op->src[4].p, page, op->i[1], j->kv_head);
+    return kv_page_k(op->kv, op->src[4].p, page, j->kv_head);
 }
 
 /* Pages lie anywhere, so the CPU does not foresee the next block; its bytes are asked for while
@@ -181,7 +181,7 @@ static void block_prefetch(const struct plan *p, const struct tile_job *j, int32
 static void tile_split(const struct plan *p, const struct tile_job *j, int32_t split)
 {
     const struct attn_tile *a = &j->tile;
-    const struct kv_geom *kv = p->op->kv;
+    const struct kv_layer *kv = p->op->kv;
     int32_t from = j->first / KV_PAGE_TOKENS * KV_PAGE_TOKENS, to = split + ATTN_SPLIT;
     from = from > split ? from : split;
     to = to < j->end ? to : j->end;

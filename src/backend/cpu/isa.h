@@ -98,7 +98,7 @@ struct cpu_isa {
     void (*kv_q8_from_f32)(int8_t *codes, uint16_t *scales, const float *x, int32_t n_blocks);
 
     /* Fills t->k and t->v from a head of a page: what kv_page_k and kv_page_v give. */
-    void (*attn_load)(const struct attn_tile *t, const struct kv_geom *g, const char *k,
+    void (*attn_load)(const struct attn_tile *t, const struct kv_layer *g, const char *k,
                       const char *v);
     /* One block of 32 keys from `block` on: updates the state of each pair that sees any of them.
      */
@@ -106,7 +106,7 @@ struct cpu_isa {
     /* Both for at most attn_near_pairs pairs and a head_dim that is a multiple of 16, without t->k
      * and t->v. `next_k` is the K of the page that will be read next. */
     int32_t attn_near_pairs;
-    void (*attn_near)(const struct attn_tile *t, const struct kv_geom *g, const char *k,
+    void (*attn_near)(const struct attn_tile *t, const struct kv_layer *g, const char *k,
                       const char *next_k, int32_t block);
     /* all = all combined with split, both [ATTN_STATE_PAD + d_pad]. */
     void (*attn_combine)(float *all, const float *split, int32_t d_pad);

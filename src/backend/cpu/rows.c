@@ -119,7 +119,7 @@ static void halves(const struct cpu_isa *isa, kv_type type, uint16_t *dst, const
 }
 
 /* Codes and scales of a head, padded to whole blocks. */
-static void quantise(const struct cpu_isa *isa, const struct kv_geom *g, int8_t *codes,
+static void quantise(const struct cpu_isa *isa, const struct kv_layer *g, int8_t *codes,
                      uint16_t *scales, const float *x)
 {
     float padded[KV_HEAD_DIM_MAX];
@@ -130,7 +130,7 @@ static void quantise(const struct cpu_isa *isa, const struct kv_geom *g, int8_t 
 }
 
 /* As kv_store_k and kv_store_v of kv_geom.h, which say what the bytes are. */
-static void store_k(const struct cpu_isa *isa, const struct kv_geom *g, char *head, size_t slot,
+static void store_k(const struct cpu_isa *isa, const struct kv_layer *g, char *head, size_t slot,
                     const float *x)
 {
     void *p = head, *q = head + g->scale_offset;
@@ -154,7 +154,7 @@ static void store_k(const struct cpu_isa *isa, const struct kv_geom *g, char *he
     }
 }
 
-static void store_v(const struct cpu_isa *isa, const struct kv_geom *g, char *head, size_t slot,
+static void store_v(const struct cpu_isa *isa, const struct kv_layer *g, char *head, size_t slot,
                     const float *x)
 {
     void *p = head, *q = head + g->scale_offset;
@@ -173,15 +173,15 @@ static void store_v(const struct cpu_isa *isa, const struct kv_geom *g, char *he
 /* Key and value of one KV head of a row, to slot `key % 32` of its page. */
 static void store_head(const struct cpu_isa *isa, const struct op *op, int32_t row, int32_t head)
 {
-    const struct kv_geom *g = op->kv;
+    const struct kv_layer *g = op->kv;
     int32_t d = g->head_dim, key = view_i32_at(&op->src[3], row);
     if (key < 0)
         return;
     int32_t page = kv_page_at(&op->src[5], view_i32_at(&op->src[4], row), key);
     size_t slot = (size_t)(key % KV_PAGE_TOKENS), at = (size_t)head * (size_t)d;
     const float *v = view_row(&op->src[1], row) + at, *k_src = view_row(&op->src[0], row) + at;
-    char *k_page = kv_page_k(g, op->src[6].p, page, op->i[2], head);
-    char *v_page = kv_page_v(g, op->src[6].p, page, op->i[2], head);
+    char *k_page = kv_page_k(g, op->src[6].p, page, head);
+    char *v_page = kv_page_v(g, op->src[6].p, page, head);
     float k[KV_HEAD_DIM_MAX];
     if (op->w[1])
         isa->rmsnorm(k, k_src, op->w[1]->data, d, op->f[0]);

@@ -34,7 +34,7 @@ static void norm_rotate(const struct op *op, float *x, const struct weight *norm
 
 void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
 {
-    const struct kv_geom *g = op->kv;
+    const struct kv_layer *g = op->kv;
     const struct view *q = &op->dst[0];
     int32_t d = g->head_dim;
     for (int32_t r = t->ith; r < q->rows; r += t->nth) {
@@ -58,8 +58,8 @@ void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
             for (int32_t i = 0; i < d; i++)
                 k[i] = k_src[i];
             norm_rotate(op, k, op->w[1], cs);
-            kv_store_k(g, kv_page_k(g, op->src[6].p, page, op->i[2], h), slot, k);
-            kv_store_v(g, kv_page_v(g, op->src[6].p, page, op->i[2], h), slot, v_src);
+            kv_store_k(g, kv_page_k(g, op->src[6].p, page, h), slot, k);
+            kv_store_v(g, kv_page_v(g, op->src[6].p, page, h), slot, v_src);
         }
     }
 }
@@ -75,9 +75,9 @@ struct head_keys {
 /* Scores of the keys of one page; out[j] is set for keys in [first, end). */
 static void page_scores(const struct head_keys *a, int32_t block, float out[KV_PAGE_TOKENS])
 {
-    const struct kv_geom *g = a->op->kv;
+    const struct kv_layer *g = a->op->kv;
     int32_t page = page_of(&a->op->src[3], a->seq, block);
-    const char *k = kv_page_k(g, a->op->src[4].p, page, a->op->i[1], a->head_kv);
+    const char *k = kv_page_k(g, a->op->src[4].p, page, a->head_kv);
     for (int32_t j = 0; j < KV_PAGE_TOKENS; j++) {
         if (block + j < a->first || block + j >= a->end)
             continue;
@@ -90,7 +90,7 @@ static void page_scores(const struct head_keys *a, int32_t block, float out[KV_P
 
 static void attend(const struct head_keys *a, float *dst)
 {
-    const struct kv_geom *g = a->op->kv;
+    const struct kv_layer *g = a->op->kv;
     int32_t d = g->head_dim, start = a->first / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
     float s[KV_PAGE_TOKENS], max = a->sink;
     for (int32_t block = start; block < a->end; block += KV_PAGE_TOKENS) {
@@ -104,7 +104,7 @@ static void attend(const struct head_keys *a, float *dst)
     for (int32_t block = start; block < a->end; block += KV_PAGE_TOKENS) {
         page_scores(a, block, s);
         int32_t page = page_of(&a->op->src[3], a->seq, block);
-        const char *v = kv_page_v(g, a->op->src[4].p, page, a->op->i[1], a->head_kv);
+        const char *v = kv_page_v(g, a->op->src[4].p, page, a->head_kv);
         for (int32_t j = 0; j < KV_PAGE_TOKENS; j++) {
             if (block + j < a->first || block + j >= a->end)
                 continue;
@@ -121,7 +121,7 @@ static void attend(const struct head_keys *a, float *dst)
 void ref_attn_paged(const struct op *op, struct be_task *t)
 {
     const struct view *dst = &op->dst[0];
-    int32_t d = op->kv->head_dim, group = op->i[0] / op->kv->n_head_kv, window = op->i[2];
+    int32_t d = op->kv->head_dim, group = op->i[0] / op->kv->n_head_kv, window = op->i[1];
     for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
         int32_t self = ref_i32(&op->src[1], r);
         float *out = ref_row(dst, r);

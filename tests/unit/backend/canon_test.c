@@ -261,12 +261,12 @@ static void attention_check(struct be *be, int32_t n_keys, int32_t window)
     static double k[PAGES * KV_PAGE_TOKENS][D], v[PAGES * KV_PAGE_TOKENS][D];
     struct kv_geom g;
     int32_t table[PAGES], idx[] = {n_keys - 1}, seq[] = {0};
-    assert_true(kv_geom_init(&g, 1, 1, D, KV_TYPE_F32));
+    assert_true(kv_geom_init_same(&g, 1, 1, D, KV_TYPE_F32));
     for (int32_t i = 0; i < PAGES; i++)
         table[i] = PAGES - 1 - i;
     for (int32_t j = 0; j < n_keys; j++) {
-        float *pk = (float *)(void *)kv_page_k(&g, pool, table[j / KV_PAGE_TOKENS], 0, 0);
-        float *pv = (float *)(void *)kv_page_v(&g, pool, table[j / KV_PAGE_TOKENS], 0, 0);
+        float *pk = (float *)(void *)kv_page_k(&g.layers[0], pool, table[j / KV_PAGE_TOKENS], 0);
+        float *pv = (float *)(void *)kv_page_v(&g.layers[0], pool, table[j / KV_PAGE_TOKENS], 0);
         for (int i = 0; i < D; i++) {
             float a = rnd_f32(3), b = rnd_f32(1);
             pk[i * KV_PAGE_TOKENS + j % KV_PAGE_TOKENS] = a;
@@ -286,7 +286,7 @@ static void attention_check(struct be *be, int32_t n_keys, int32_t window)
                         .row_seq = view_i32(seq, 1, 1),
                         .page_table = view_i32(table, 1, PAGES),
                         .pool = {pool, 1, 1, 1, VIEW_BYTES, 0},
-                        .kv = &g,
+                        .kv = &g.layers[0],
                         .n_head = HEADS,
                         .window = window,
                         .scale = 0.25f};

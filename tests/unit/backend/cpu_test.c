@@ -319,6 +319,7 @@ static const kv_type kv_types[] = {KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TY
 
 struct pages {
     struct kv_geom g;
+    const struct kv_layer *l; /* the last layer, the one that is used */
     char *pool;
     size_t pool_bytes;
     int32_t table[SEQS * SEQ_PAGES];
@@ -327,7 +328,9 @@ struct pages {
 /* Pages of all sequences in a shuffled order; every byte 0xff: NaN in every type. */
 static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_type type)
 {
-    assert_true(kv_geom_init(&p->g, KV_LAYERS, n_head_kv, head_dim, type));
+    const struct kv_shape shapes[KV_LAYERS] = {{3, 40}, {n_head_kv, head_dim}};
+    assert_true(kv_geom_init(&p->g, shapes, KV_LAYERS, type));
+    p->l = &p->g.layers[KV_LAYERS - 1];
     p->pool_bytes = p->g.page_bytes * SEQS * SEQ_PAGES;
     p->pool = mem_alloc_aligned(64, p->pool_bytes);
     assert_non_null(p->pool);
@@ -344,7 +347,7 @@ static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_
 /* Random keys and values for keys [0, n) of a sequence; later slots keep their NaN. */
 static void pages_fill(struct pages *p, int32_t seq, int32_t n, float scale)
 {
-    const struct kv_geom *g = &p->g;
+    const struct kv_layer *g = p->l;
     float k[KV_HEAD_DIM_MAX], v[KV_HEAD_DIM_MAX];
     for (int32_t j = 0; j < n; j++) {
         int32_t page = p->table[seq * SEQ_PAGES + j / KV_PAGE_TOKENS], slot = j % KV_PAGE_TOKENS;
@@ -353,8 +356,8 @@ static void pages_fill(struct pages *p, int32_t seq, int32_t n, float scale)
                 k[i] = rig_rnd_f32(scale);
                 v[i] = rig_rnd_f32(1);
             }
-            kv_store_k(g, kv_page_k(g, p->pool, page, 1, h), slot, k);
-            kv_store_v(g, kv_page_v(g, p->pool, page, 1, h), slot, v);
+            kv_store_k(g, kv_page_k(g, p->pool, page, h), slot, k);
+            kv_store_v(g, kv_page_v(g, p->pool, page, h), slot, v);
         }
     }
 }
@@ -376,19 +379,18 @@ struct attn_case {
 static void attn(struct cx *cx, void *arg)
 {
     struct attn_case *c = arg;
-    int32_t cols = c->n_head * c->pages->g.head_dim;
+    int32_t cols = c->n_head * c->pages->l->head_dim;
     struct op_attn a = {.dst = view_f32(c->dst, c->rows, cols),
                         .q = view_f32(c->q, c->rows, cols),
                         .kv_idx = view_i32(c->kv_idx, c->rows, 1),
                         .row_seq = view_i32(c->row_seq, c->rows, 1),
                         .page_table = view_i32(c->pages->table, SEQS, SEQ_PAGES),
                         .pool = pool_view(c->pages),
-                        .kv = &c->pages->g,
+                        .kv = c->pages->l,
                         .n_head = c->n_head,
-                        .kv_layer = 1,
                         .window = c->window,
                         .sinks = c->sinks,
-                        .scale = 1.0f / sqrtf((float)c->pages->g.head_dim)};
+                        .scale = 1.0f / sqrtf((float)c->pages->l->head_dim)};
     if (c->spans)
         a.span_end = view_i32(c->span_end, c->rows, 1);
     op_attn_paged(cx, &a);
@@ -396,7 +398,7 @@ static void attn(struct cx *cx, void *arg)
 
 static void attn_compare(struct attn_case *c, const char *what)
 {
-    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->g.head_dim;
+    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->l->head_dim;
     float *want = rig_floats(n, 1), *got = rig_floats(n, 1);
     c->q = rig_floats(n, 2);
     c->dst = want;
@@ -422,7 +424,7 @@ static void sinks_compare(struct attn_case *c, const char *what)
 {
     float *values = rig_floats((size_t)c->n_head, 2);
     struct weight w = {.name = "sinks", .data = values, .n_in = c->n_head, .n_out = 1};
-    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->g.head_dim;
+    size_t n = (size_t)c->rows * (size_t)c->n_head * (size_t)c->pages->l->head_dim;
     float *none = rig_floats(n, 1), *nothing = rig_floats(n, 1);
     c->sinks = &w;
     attn_compare(c, what);
@@ -448,7 +450,7 @@ static void attn_all(struct pages *p, int32_t n_head, const int32_t *lens, float
     struct attn_case c = {.pages = p, .n_head = n_head};
     char what[96];
     snprintf(what, sizeof(what), "attention %s, %d heads over %d of %d, lengths %d %d %d",
-             kv_type_name(p->g.type), n_head, p->g.n_head_kv, p->g.head_dim, lens[0], lens[1],
+             kv_type_name(p->l->type), n_head, p->l->n_head_kv, p->l->head_dim, lens[0], lens[1],
              lens[2]);
     for (int32_t s = 0; s < SEQS; s++)
         pages_fill(p, s, lens[s], scale);
@@ -528,7 +530,7 @@ struct store_case {
 static void store(struct cx *cx, void *arg)
 {
     struct store_case *c = arg;
-    int32_t d = c->pages->g.head_dim, cols_kv = c->pages->g.n_head_kv * d;
+    int32_t d = c->pages->l->head_dim, cols_kv = c->pages->l->n_head_kv * d;
     struct view angles = view_f32(c->angles, c->rows, c->n_rot);
     op_rope_angles(cx, angles, view_i32(c->pos, c->rows, 1), view_f32(c->inv_freq, 1, c->n_rot / 2),
                    1.0f);
@@ -545,10 +547,9 @@ static void store(struct cx *cx, void *arg)
                               .q_scale = c->norm ? NULL : &c->q_norm,
                               .pos = view_i32(c->pos, c->rows, 1),
                               .q_scale_every = 3,
-                              .kv = &c->pages->g,
+                              .kv = c->pages->l,
                               .n_head = c->n_head,
                               .n_rot = c->n_rot,
-                              .kv_layer = 1,
                               .neox = c->neox,
                               .eps = 1e-6f};
     op_qk_norm_rope_store(cx, &a);
@@ -557,7 +558,7 @@ static void store(struct cx *cx, void *arg)
 /* Rows that a number format finds hard: zeros, too small and too large for a scale, inf, NaN. */
 static void hard_rows(const struct store_case *c, float *v)
 {
-    int32_t n = c->pages->g.n_head_kv * c->pages->g.head_dim;
+    int32_t n = c->pages->l->n_head_kv * c->pages->l->head_dim;
     const float factor[] = {0, 1e-9f, 3e-6f, 2e-4f, 6e4f, 1e7f, 1e30f};
     if (c->rows < 20)
         return;
@@ -566,14 +567,14 @@ static void hard_rows(const struct store_case *c, float *v)
             v[(10 + r) * n + i] *= factor[r];
     }
     v[18 * n + 3] = -INFINITY;
-    if (c->pages->g.type != KV_TYPE_F16) /* whose NaN has no defined payload */
+    if (c->pages->l->type != KV_TYPE_F16) /* whose NaN has no defined payload */
         v[19 * n + 2] = NAN;
 }
 
 static void store_compare(struct store_case *c)
 {
-    size_t d = (size_t)c->pages->g.head_dim, rows = (size_t)c->rows;
-    size_t n_q = rows * (size_t)c->n_head * d, n_kv = rows * (size_t)c->pages->g.n_head_kv * d;
+    size_t d = (size_t)c->pages->l->head_dim, rows = (size_t)c->rows;
+    size_t n_q = rows * (size_t)c->n_head * d, n_kv = rows * (size_t)c->pages->l->n_head_kv * d;
     float *q = rig_floats(n_q, 2), *want = rig_floats(n_q, 1), *got = rig_floats(n_q, 1),
           *norm = rig_floats(d, 1);
     float *k = rig_floats(n_kv, 2), *v = rig_floats(n_kv, 2), *angles = rig_floats(rows * d, 1);

@@ -147,7 +147,7 @@ static void test_kv_ops_are_checked(void **state)
     static const int32_t i[8];
     struct kv_geom g;
     assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
-    assert_true(kv_geom_init(&g, 2, 2, 4, KV_TYPE_F32));
+    assert_true(kv_geom_init_same(&g, 2, 2, 4, KV_TYPE_F32));
     struct view pool = {f, 1, 1, 1, VIEW_BYTES, 0};
     struct op_attn a = {.dst = view_f32(f, 1, 16),
                         .q = view_f32(f + 32, 1, 16),
@@ -155,16 +155,12 @@ static void test_kv_ops_are_checked(void **state)
                         .row_seq = view_i32(i, 1, 1),
                         .page_table = view_i32(i, 1, 1),
                         .pool = pool,
-                        .kv = &g,
+                        .kv = &g.layers[1],
                         .n_head = 3,
                         .scale = 1};
     op_attn_paged(&b.cx, &a);
     expect_refusal(&b, "3 heads over 2 KV heads");
     a.n_head = 4;
-    a.kv_layer = 2;
-    op_attn_paged(&b.cx, &a);
-    expect_refusal(&b, "KV layer 2 of 2");
-    a.kv_layer = 1;
     a.q = view_f32(f, 1, 16);
     op_attn_paged(&b.cx, &a);
     expect_refusal(&b, "dst is q");
@@ -185,7 +181,7 @@ static void test_kv_ops_are_checked(void **state)
                               .row_seq = view_i32(i, 1, 1),
                               .page_table = view_i32(i, 1, 1),
                               .pool = pool,
-                              .kv = &g,
+                              .kv = &g.layers[1],
                               .n_head = 4,
                               .n_rot = 6};
     op_qk_norm_rope_store(&b.cx, &s);
@@ -212,26 +208,37 @@ static void test_kv_geometry(void **state)
 {
     (void)state;
     struct kv_geom g;
+    const struct kv_layer *l = &g.layers[0];
     kv_type t;
-    assert_true(kv_geom_init(&g, 3, 2, 64, KV_TYPE_F16));
-    assert_int_equal(g.v_offset, 2 * 64 * 32 * 2);
-    assert_int_equal(g.layer_bytes, 2 * g.v_offset);
-    assert_int_equal(g.page_bytes, 3 * g.layer_bytes); /* a multiple of 4096 already */
-    assert_true(kv_geom_init(&g, 1, 1, 1, KV_TYPE_F32));
+    assert_true(kv_geom_init_same(&g, 3, 2, 64, KV_TYPE_F16));
+    assert_int_equal(l->v_offset, 2 * 64 * 32 * 2);
+    assert_int_equal(l->layer_bytes, 2 * l->v_offset);
+    assert_int_equal(g.page_bytes, 3 * l->layer_bytes); /* a multiple of 4096 already */
+    assert_int_equal(g.layers[2].layer_offset, 2 * l->layer_bytes);
+    assert_int_equal(g.layers[2].page_bytes, g.page_bytes);
+    assert_true(kv_geom_init_same(&g, 1, 1, 1, KV_TYPE_F32));
     assert_int_equal(g.page_bytes, 4096);
-    assert_false(kv_geom_init(&g, 0, 2, 64, KV_TYPE_F16));
-    assert_false(kv_geom_init(&g, 1, 2, KV_HEAD_DIM_MAX + 1, KV_TYPE_F16));
-    assert_false(kv_geom_init(&g, 1, -2, 64, KV_TYPE_F16));
-    assert_false(kv_geom_init(&g, 1, 2, 64, (kv_type)9));
-    assert_false(kv_geom_init(&g, 1, 2, 64, (kv_type)-1));
-    assert_true(kv_geom_init(&g, 1, 2, 64, KV_TYPE_BF16));
-    assert_int_equal(g.v_offset, 2 * 64 * 32 * 2);
-    assert_true(kv_geom_init(&g, 3, 2, 64, KV_TYPE_Q8_0));
-    assert_int_equal(g.scale_offset, 64 * 32);
-    assert_int_equal(g.v_offset, 2 * (64 * 32 + 2 * 32 * 2));
-    assert_true(kv_geom_init(&g, 1, 1, 33, KV_TYPE_Q8_0)); /* a block of 32 and one of 1 */
-    assert_int_equal(g.n_blocks, 2);
-    assert_int_equal(g.head_bytes, 33 * 32 + 2 * 32 * 2);
+    assert_false(kv_geom_init_same(&g, 0, 2, 64, KV_TYPE_F16));
+    assert_false(kv_geom_init_same(&g, 1, 2, KV_HEAD_DIM_MAX + 1, KV_TYPE_F16));
+    assert_false(kv_geom_init_same(&g, 1, -2, 64, KV_TYPE_F16));
+    assert_false(kv_geom_init_same(&g, 1, 2, 64, (kv_type)9));
+    assert_false(kv_geom_init_same(&g, 1, 2, 64, (kv_type)-1));
+    assert_true(kv_geom_init_same(&g, 1, 2, 64, KV_TYPE_BF16));
+    assert_int_equal(l->v_offset, 2 * 64 * 32 * 2);
+    assert_true(kv_geom_init_same(&g, 3, 2, 64, KV_TYPE_Q8_0));
+    assert_int_equal(l->scale_offset, 64 * 32);
+    assert_int_equal(l->v_offset, 2 * (64 * 32 + 2 * 32 * 2));
+    assert_true(kv_geom_init_same(&g, 1, 1, 33, KV_TYPE_Q8_0)); /* a block of 32 and one of 1 */
+    assert_int_equal(l->n_blocks, 2);
+    assert_int_equal(l->head_bytes, 33 * 32 + 2 * 32 * 2);
+    const struct kv_shape shapes[] = {{4, 16}, {1, 512}, {4, 16}};
+    assert_true(kv_geom_init(&g, shapes, 3, KV_TYPE_F32));
+    assert_int_equal(l->layer_bytes, 2 * 4 * 16 * 32 * 4);
+    assert_int_equal(g.layers[1].layer_offset, l->layer_bytes);
+    assert_int_equal(g.layers[1].head_bytes, 512 * 32 * 4);
+    assert_int_equal(g.layers[2].layer_offset, l->layer_bytes + g.layers[1].layer_bytes);
+    assert_int_equal(g.page_bytes, 2 * l->layer_bytes + g.layers[1].layer_bytes);
+    assert_false(kv_geom_init(&g, shapes, KV_LAYERS_MAX + 1, KV_TYPE_F32));
     static const kv_type all[] = {KV_TYPE_F16, KV_TYPE_F32, KV_TYPE_BF16, KV_TYPE_Q8_0};
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
         assert_true(kv_type_parse(kv_type_name(all[i]), &t));
@@ -246,15 +253,16 @@ static void kv_round_trip(kv_type type, int32_t d, const float *x, float *k, flo
 {
     static char pool[16384] __attribute__((aligned(64)));
     struct kv_geom g;
+    const struct kv_layer *l = &g.layers[0];
     size_t changed = 0;
-    assert_true(kv_geom_init(&g, 1, 1, d, type));
+    assert_true(kv_geom_init_same(&g, 1, 1, d, type));
     assert_true(g.page_bytes <= sizeof(pool));
     memset(pool, 0x55, sizeof(pool));
-    kv_store_k(&g, kv_page_k(&g, pool, 0, 0, 0), 5, x);
-    kv_store_v(&g, kv_page_v(&g, pool, 0, 0, 0), 5, x);
+    kv_store_k(l, kv_page_k(l, pool, 0, 0), 5, x);
+    kv_store_v(l, kv_page_v(l, pool, 0, 0), 5, x);
     for (int32_t i = 0; i < d; i++) {
-        k[i] = kv_load_k(&g, kv_page_k(&g, pool, 0, 0, 0), 5, i);
-        v[i] = kv_load_v(&g, kv_page_v(&g, pool, 0, 0, 0), 5, i);
+        k[i] = kv_load_k(l, kv_page_k(l, pool, 0, 0), 5, i);
+        v[i] = kv_load_v(l, kv_page_v(l, pool, 0, 0), 5, i);
     }
     for (size_t i = 0; i < sizeof(pool); i++)
         changed += pool[i] != 0x55;

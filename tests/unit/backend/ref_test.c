@@ -196,7 +196,7 @@ struct kv_case {
 
 static void kv_init(struct kv_case *c, kv_type type)
 {
-    assert_true(kv_geom_init(&c->g, 1, 1, D, type));
+    assert_true(kv_geom_init_same(&c->g, 1, 1, D, type));
     assert_int_equal(c->g.page_bytes, 4096);
     memset(c->pool, 0xFF, sizeof(c->pool)); /* NaN: what was not stored must not be read */
     const int32_t table[] = {2, 0, 1, 1};
@@ -215,7 +215,7 @@ static struct op_rope_store store_of(struct kv_case *c, int32_t n_rows, float *q
                                   .row_seq = view_i32(row_seq, n_rows, 1),
                                   .page_table = view_i32(c->page_table, 2, 2),
                                   .pool = {c->pool, 1, 1, 1, VIEW_BYTES, 0},
-                                  .kv = &c->g,
+                                  .kv = &c->g.layers[0],
                                   .n_head = 2,
                                   .n_rot = 4};
 }
@@ -236,8 +236,8 @@ static void test_rope_store(void **state)
     near(q, (const float[]){-2, 1, 3, 4, -6, 5, 7, 8}, 8); /* adjacent pairs */
     near(k, (const float[]){1, 2, 3, 4}, 4);               /* only read */
     /* Key 33 of sequence 0 is slot 1 of its second page, which is page 0. */
-    const float *kp = (const float *)(const void *)kv_page_k(&c.g, c.pool, 0, 0, 0);
-    const float *vp = (const float *)(const void *)kv_page_v(&c.g, c.pool, 0, 0, 0);
+    const float *kp = (const float *)(const void *)kv_page_k(&c.g.layers[0], c.pool, 0, 0);
+    const float *vp = (const float *)(const void *)kv_page_v(&c.g.layers[0], c.pool, 0, 0);
     near((const float[]){kp[1], kp[33], kp[65], kp[97]}, (const float[]){-2, 1, 3, 4}, 4);
     near(vp + D, v, 4);
     assert_true(isnan(kp[0]) && isnan(vp[0]));
@@ -293,7 +293,7 @@ static void test_rope_partial_with_norm(void **state)
     s.k_norm = &kn;
     op_qk_norm_rope_store(&b.cx, &s);
     near(q, (const float[]){-0.8f, 0.4f, 0.8f, 1.6f, -0.8f, 0.4f, 0.8f, 1.6f}, 8);
-    const uint16_t *kp = (const uint16_t *)(const void *)kv_page_k(&c.g, c.pool, 1, 0, 0);
+    const uint16_t *kp = (const uint16_t *)(const void *)kv_page_k(&c.g.layers[0], c.pool, 1, 0);
     const float stored[] = {num_f32_from_f16(kp[0]), num_f32_from_f16(kp[32]),
                             num_f32_from_f16(kp[64]), num_f32_from_f16(kp[96])};
     near(stored, (const float[]){-4, 1, 2, 4}, 4);
@@ -322,7 +322,7 @@ static struct op_attn attn_of(struct kv_case *c, int32_t n_rows, float *dst, con
                             .row_seq = view_i32(row_seq, n_rows, 1),
                             .page_table = view_i32(c->page_table, 2, 2),
                             .pool = {c->pool, 1, 1, 1, VIEW_BYTES, 0},
-                            .kv = &c->g,
+                            .kv = &c->g.layers[0],
                             .n_head = 2,
                             .scale = 0.5f};
 }

@@ -50,7 +50,7 @@ static void toy_init(struct toy *t, struct be *be)
     load(be, &t->v, 5, W, D);
     load(be, &t->o, 6, H * D, W);
     load(be, &t->inv_freq, 7, D / 2, 1);
-    assert_true(kv_geom_init(&t->g, 1, 1, D, KV_TYPE_F32));
+    assert_true(kv_geom_init_same(&t->g, 1, 1, D, KV_TYPE_F32));
     t->page_table[0] = 1;
     for (int32_t i = 0; i < T; i++) {
         t->kv_idx[i] = t->pos[i] = i;
@@ -88,7 +88,7 @@ static void toy_forward(struct toy *t, struct cx *cx)
                                                       .row_seq = seq,
                                                       .page_table = table,
                                                       .pool = pool,
-                                                      .kv = &t->g,
+                                                      .kv = &t->g.layers[0],
                                                       .n_head = H,
                                                       .n_rot = D});
     op_attn_paged(cx, &(struct op_attn){.dst = o,
@@ -97,7 +97,7 @@ static void toy_forward(struct toy *t, struct cx *cx)
                                         .row_seq = seq,
                                         .page_table = table,
                                         .pool = pool,
-                                        .kv = &t->g,
+                                        .kv = &t->g.layers[0],
                                         .n_head = H,
                                         .scale = 0.5f});
     op_act_mul(cx, o, o, q, ACT_SILU);
@@ -297,7 +297,7 @@ static t9_status faulty_run(struct be *be, const struct op *ops, size_t n, struc
     struct faulty *f = (struct faulty *)be;
     t9_status st = be_run(f->inner, ops, n, err);
     const int32_t *page = ops[0].src[5].p, *key = ops[0].src[3].p;
-    uint16_t *v = (uint16_t *)(void *)kv_page_v(ops[0].kv, ops[0].src[6].p, page[0], 0, 0);
+    uint16_t *v = (uint16_t *)(void *)kv_page_v(ops[0].kv, ops[0].src[6].p, page[0], 0);
     v[key[0] * D + 2] = num_f16_from_f32(5);
     return st;
 }
@@ -315,7 +315,7 @@ static void test_compare_sees_pages(void **state)
     struct kv_geom g;
     assert_int_equal(bench_init(&a, "ref"), T9_STATUS_OK);
     assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
-    assert_true(kv_geom_init(&g, 1, 1, D, KV_TYPE_F16));
+    assert_true(kv_geom_init_same(&g, 1, 1, D, KV_TYPE_F16));
     struct op_rope_store s = {.q = view_f32(q, 1, 2 * D),
                               .k = view_f32(k, 1, D),
                               .v = view_f32(v, 1, D),
@@ -324,7 +324,7 @@ static void test_compare_sees_pages(void **state)
                               .row_seq = view_i32(seq, 1, 1),
                               .page_table = view_i32(table, 1, 1),
                               .pool = {pool, 1, 1, 1, VIEW_BYTES, 0},
-                              .kv = &g,
+                              .kv = &g.layers[0],
                               .n_head = 2,
                               .n_rot = 4};
     c = (struct compare){.be = a.be, .other = b.be};
@@ -332,7 +332,7 @@ static void test_compare_sees_pages(void **state)
     op_qk_norm_rope_store(&a.cx, &s);
     if (a.cx.status != T9_STATUS_OK)
         fail_msg("%s", a.cx.err.msg);
-    const uint16_t *vp = (const uint16_t *)(const void *)kv_page_v(&g, pool, 1, 0, 0);
+    const uint16_t *vp = (const uint16_t *)(const void *)kv_page_v(&g.layers[0], pool, 1, 0);
     assert_true(num_f32_from_f16(vp[3 * D + 3]) == 4.0f); /* the first backend's store is real */
     for (int i = 0; i < 4096; i++)
         assert_int_equal(pool[i], 0); /* the other page was left alone */

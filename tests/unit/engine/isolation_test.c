@@ -126,7 +126,7 @@ static t9_status second_compute(struct second *s, const int32_t *tokens, int32_t
 }
 
 /* Whether the first n slots of one head's keys and values are the same bytes, scales included. */
-static bool same_head(const struct kv_geom *g, const char *ak, const char *bk, int32_t n)
+static bool same_head(const struct kv_layer *g, const char *ak, const char *bk, int32_t n)
 {
     size_t dims = (size_t)g->head_dim;
     size_t slots = (size_t)n;
@@ -146,6 +146,17 @@ static bool same_head(const struct kv_geom *g, const char *ak, const char *bk, i
     }
     return same && memcmp(av + g->scale_offset, bv + g->scale_offset,
                           slots * blocks * sizeof(uint16_t)) == 0;
+}
+
+/* The first head of a layer whose n slots differ between two pools' pages; -1: none. */
+static int32_t other_head(const struct kv_layer *l, void *pool_a, int32_t page_a, void *pool_b,
+                          int32_t page_b, int32_t n)
+{
+    for (int32_t h = 0; h < l->n_head_kv; h++) {
+        if (!same_head(l, kv_page_k(l, pool_a, page_a, h), kv_page_k(l, pool_b, page_b, h), n))
+            return h;
+    }
+    return -1;
 }
 
 /* ---- conversations ---- */
@@ -418,16 +429,14 @@ static void compute_again(struct world *w, const char *what, const int32_t *toke
         wrong(w, "%s", err.msg);
         return;
     }
-    const struct kv_geom *g = &s->geom;
     const int32_t *theirs = batch_pages(&s->batch, 0);
     for (int32_t i = 0; i * KV_PAGE_TOKENS < n; i++) {
         int32_t left = n - i * KV_PAGE_TOKENS;
         int32_t n_slots = left < KV_PAGE_TOKENS ? left : KV_PAGE_TOKENS;
-        for (int32_t k = 0; k < g->n_layers * g->n_head_kv; k++) {
-            int32_t layer = k / g->n_head_kv;
-            int32_t head = k % g->n_head_kv;
-            if (!same_head(g, kv_page_k(g, kv_pool_base(w->e->pool), pages[i], layer, head),
-                           kv_page_k(g, kv_pool_base(s->pool), theirs[i], layer, head), n_slots))
+        for (int32_t layer = 0; layer < s->geom.n_layers; layer++) {
+            int32_t head = other_head(&s->geom.layers[layer], kv_pool_base(w->e->pool), pages[i],
+                                      kv_pool_base(s->pool), theirs[i], n_slots);
+            if (head >= 0)
                 wrong(w, "%s: page %d of %d tokens (id %d), layer %d, head %d: other bits", what, i,
                       n, pages[i], layer, head);
         }

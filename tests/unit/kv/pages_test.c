@@ -21,7 +21,7 @@ static int setup(void **state)
     (void)state;
     struct be_params bp = {.n_threads = 1, .max_rows = 1};
     struct t9_err err;
-    if (!kv_geom_init(&geom, 4, 2, 64, KV_TYPE_F16))
+    if (!kv_geom_init_same(&geom, 4, 2, 64, KV_TYPE_F16))
         return 1;
     return be_new(&be, "ref", &bp, &err) == T9_STATUS_OK ? 0 : 1;
 }
@@ -157,13 +157,13 @@ static void random_life(void **state)
                 continue;
             assert_false(mine[page]);
             mine[page] = true;
-            memset(kv_page_k(&geom, kv_pool_base(p), page, 0, 0), page & 255, 64);
+            memset(kv_page_k(&geom.layers[0], kv_pool_base(p), page, 0), page & 255, 64);
             held[n++] = page;
         } else if (n > 0) {
             int32_t at = (int32_t)((x >> 33) % (uint64_t)n);
             int32_t page = held[at];
             const unsigned char *k =
-                (const unsigned char *)kv_page_k(&geom, kv_pool_base(p), page, 0, 0);
+                (const unsigned char *)kv_page_k(&geom.layers[0], kv_pool_base(p), page, 0);
             assert_int_equal(k[63], page & 255);
             held[at] = held[--n];
             mine[page] = false;

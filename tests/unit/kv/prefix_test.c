@@ -29,7 +29,7 @@ static int setup(void **state)
     (void)state;
     struct be_params bp = {.n_threads = 1, .max_rows = 1};
     struct t9_err err;
-    if (!kv_geom_init(&geom, 1, 1, 8, KV_TYPE_F16))
+    if (!kv_geom_init_same(&geom, 1, 1, 8, KV_TYPE_F16))
         return 1;
     return be_new(&be, "ref", &bp, &err) == T9_STATUS_OK ? 0 : 1;
 }

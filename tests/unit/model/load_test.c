@@ -786,7 +786,7 @@ static void test_batches_are_checked(void **state)
     b.n_rows = 0;
     assert_int_equal(model_forward(l.m, &cx, &b, &err), T9_STATUS_INVALID);
     b.n_rows = 1;
-    assert_true(kv_geom_init(&g, LAYERS + 1, KV_HEADS, HEAD, KV_TYPE_F32));
+    assert_true(kv_geom_init_same(&g, LAYERS + 1, KV_HEADS, HEAD, KV_TYPE_F32));
     assert_int_equal(model_forward(l.m, &cx, &b, &err), T9_STATUS_INVALID);
     assert_non_null(strstr(err.msg, "KV pages"));
     loaded_free(&l);
