@@ -57,6 +57,11 @@ static inline float det_exp(float x)
     return p * num_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
 }
 
+static inline float det_sigmoid(float x)
+{
+    return 1.0f / (1.0f + det_exp(-x));
+}
+
 static inline float det_silu(float x)
 {
     return x / (1.0f + det_exp(-x));

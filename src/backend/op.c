@@ -239,6 +239,19 @@ void op_moe_route(struct cx *cx, struct view weights, struct view ids, struct vi
     submit(cx, &op);
 }
 
+void op_moe_route_sigmoid(struct cx *cx, struct view weights, struct view ids, struct view logits,
+                          const struct weight *bias, float scale)
+{
+    struct op op = {.kind = OP_MOE_ROUTE, .n_dst = 2, .n_src = 1, .n_w = 2};
+    op.flags = OP_FLAG_SIGMOID;
+    op.dst[0] = weights;
+    op.dst[1] = ids;
+    op.src[0] = logits;
+    op.w[1] = bias;
+    op.f[0] = scale;
+    submit(cx, &op);
+}
+
 void op_matmul_experts(struct cx *cx, const struct view *dst, struct view src, struct view ids,
                        const struct weight *const *w, int n)
 {

@@ -91,12 +91,14 @@ enum {
 enum {
     OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL, MOE_COMBINE: dst[0] += instead of dst[0] = */
     OP_FLAG_ROPE_NEOX = 1 << 1,  /* pairs (i, i + n/2) instead of (2i, 2i + 1) */
+    OP_FLAG_SIGMOID = 1 << 2,    /* MOE_ROUTE: see op_moe_route_sigmoid */
 };
 
 typedef enum act_kind {
     ACT_SILU,
     ACT_GELU_TANH,
     ACT_SWIGLU_CLAMPED, /* of gpt-oss: see op_act_mul */
+    ACT_NONE,           /* only the product */
     ACT_COUNT
 } act_kind;
 
@@ -233,6 +235,12 @@ void op_add_rows(struct cx *cx, struct view x, struct view rows);
  *   dst0 = weights, dst1 = ids, src0 = logits, w0 = scale */
 void op_moe_route(struct cx *cx, struct view weights, struct view ids, struct view logits,
                   const struct weight *scale);
+/* The same by scores that do not compete, s[e] = sigmoid(logits[t, e]): ids[T, K] are the K largest
+ * of s + bias (f32[E] or NULL), in the order above, weights[T, K] their s divided by the sum of
+ * these plus 1e-6 (so that it is never 0), times scale.
+ *   dst0 = weights, dst1 = ids, src0 = logits, w1 = bias, f0 = scale */
+void op_moe_route_sigmoid(struct cx *cx, struct view weights, struct view ids, struct view logits,
+                          const struct weight *bias, float scale);
 /* Slot j of row t meets expert e = ids[t, j]: dst_k[t, j n_out_k ...] = W_k[e] x (+ bias_k[e]) for
  * k < n (1..2). x is src[t] where src is [T, n_in], and src[t, j n_in ...] where it is
  * [T, K n_in]. An id that is no expert's gives NaN. No gaps between rows of dst and of a src of

@@ -232,7 +232,13 @@ static t9_status check_moe_route(const struct op *op, struct t9_err *err)
     if (logits->cols > OP_EXPERTS_MAX || weights->cols > logits->cols)
         return fail(op, err, "%d of %d experts; at most %d are known", weights->cols, logits->cols,
                     OP_EXPERTS_MAX);
-    return op->w[0] ? want_vector(op, op->w[0], logits->cols, err) : T9_STATUS_OK;
+    if ((op->flags & OP_FLAG_SIGMOID) && (!isfinite(op->f[0]) || op->f[0] == 0))
+        return fail(op, err, "the scale is %g", (double)op->f[0]);
+    for (int k = 0; k < op->n_w; k++) {
+        if (op->w[k])
+            T9_TRY(want_vector(op, op->w[k], logits->cols, err));
+    }
+    return T9_STATUS_OK;
 }
 
 static t9_status check_matmul_experts(const struct op *op, struct t9_err *err)

@@ -6,14 +6,14 @@
 
 #include "backend/det_math.h"
 
-/* The n_slots largest logits, largest first; of equal ones the lower index first. NaN counts as
+/* The n_slots largest scores, largest first; of equal ones the lower index first. NaN counts as
  * -inf here. */
-static void choose(const float *logits, int32_t n_experts, int32_t *ids, int32_t n_slots)
+static void choose(const float *score, int32_t n_experts, int32_t *ids, int32_t n_slots)
 {
     float best[OP_SLOTS_MAX];
     int32_t n = 0;
     for (int32_t e = 0; e < n_experts; e++) {
-        float x = isnan(logits[e]) ? -INFINITY : logits[e];
+        float x = isnan(score[e]) ? -INFINITY : score[e];
         int32_t at = n;
         while (at > 0 && best[at - 1] < x)
             at--;
@@ -29,26 +29,49 @@ static void choose(const float *logits, int32_t n_experts, int32_t *ids, int32_t
     }
 }
 
+static void route_softmax(const struct op *op, const float *x, int32_t *ids, float *w)
+{
+    const float *scale = op->w[0] ? op->w[0]->data : NULL;
+    int32_t n = op->dst[0].cols;
+    float sum = 0;
+    choose(x, op->src[0].cols, ids, n);
+    for (int32_t j = 0; j < n; j++) {
+        w[j] = det_exp(x[ids[j]] - x[ids[0]]);
+        sum += w[j];
+    }
+    for (int32_t j = 0; j < n; j++) {
+        w[j] = w[j] / sum;
+        w[j] = scale ? w[j] * scale[ids[j]] : w[j];
+    }
+}
+
+static void route_sigmoid(const struct op *op, const float *x, int32_t *ids, float *w)
+{
+    const float *bias = op->w[1] ? op->w[1]->data : NULL;
+    int32_t n = op->dst[0].cols, n_experts = op->src[0].cols;
+    float score[OP_EXPERTS_MAX], chosen_by[OP_EXPERTS_MAX], sum = 0;
+    for (int32_t e = 0; e < n_experts; e++) {
+        score[e] = det_sigmoid(x[e]);
+        chosen_by[e] = bias ? score[e] + bias[e] : score[e];
+    }
+    choose(chosen_by, n_experts, ids, n);
+    for (int32_t j = 0; j < n; j++)
+        sum += score[ids[j]];
+    for (int32_t j = 0; j < n; j++)
+        w[j] = score[ids[j]] / (sum + 1e-6f) * op->f[0];
+}
+
 void canon_moe_route(const struct op *op, struct be_task *t)
 {
     const struct view *weights = &op->dst[0];
-    const float *scale = op->w[0] ? op->w[0]->data : NULL;
-    int32_t n = weights->cols;
     int64_t lo, hi;
     task_slice(t, weights->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
-        const float *x = view_row(&op->src[0], r);
-        float *w = view_row(weights, r), sum = 0;
         int32_t *ids = (int32_t *)op->dst[1].p + (size_t)r * (size_t)op->dst[1].stride;
-        choose(x, op->src[0].cols, ids, n);
-        for (int32_t j = 0; j < n; j++) {
-            w[j] = det_exp(x[ids[j]] - x[ids[0]]);
-            sum += w[j];
-        }
-        for (int32_t j = 0; j < n; j++) {
-            w[j] = w[j] / sum;
-            w[j] = scale ? w[j] * scale[ids[j]] : w[j];
-        }
+        if (op->flags & OP_FLAG_SIGMOID)
+            route_sigmoid(op, view_row(&op->src[0], r), ids, view_row(weights, r));
+        else
+            route_softmax(op, view_row(&op->src[0], r), ids, view_row(weights, r));
     }
 }
 

@@ -85,6 +85,7 @@ void canon_act_mul(const struct op *op, struct be_task *t)
             switch ((act_kind)op->i[0]) {
             case ACT_SILU: out[i] = det_silu(g) * u; break;
             case ACT_GELU_TANH: out[i] = det_gelu_tanh(g) * u; break;
+            case ACT_NONE: out[i] = g * u; break;
             default: out[i] = det_swiglu_clamped(g, u); break;
             }
         }

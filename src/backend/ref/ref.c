@@ -58,6 +58,8 @@ static float sigmoid(float x)
 
 static float act(act_kind kind, float x)
 {
+    if (kind == ACT_NONE)
+        return x;
     if (kind == ACT_SILU)
         return x / (1.0f + expf(-x));
     float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x); /* sqrt(2 / pi) */

@@ -9,7 +9,7 @@
 
 #include <math.h>
 
-/* Whether logit a goes before logit b of a higher index; NaN counts as -inf. */
+/* Whether score a goes before score b of a higher index; NaN counts as -inf. */
 static bool before(float a, float b)
 {
     float x = isnan(a) ? -INFINITY : a, y = isnan(b) ? -INFINITY : b;
@@ -17,12 +17,12 @@ static bool before(float a, float b)
 }
 
 /* The n_slots best of n_experts, best first. */
-static void choose(const float *logits, int32_t n_experts, int32_t *ids, int32_t n_slots)
+static void choose(const float *score, int32_t n_experts, int32_t *ids, int32_t n_slots)
 {
     int32_t n = 0;
     for (int32_t e = 0; e < n_experts; e++) {
         int32_t at = n;
-        while (at > 0 && !before(logits[ids[at - 1]], logits[e]))
+        while (at > 0 && !before(score[ids[at - 1]], score[e]))
             at--;
         if (at >= n_slots)
             continue;
@@ -33,22 +33,49 @@ static void choose(const float *logits, int32_t n_experts, int32_t *ids, int32_t
     }
 }
 
+static void route_softmax(const struct op *op, const float *x, int32_t *ids, float *w)
+{
+    const float *scale = op->w[0] ? op->w[0]->data : NULL;
+    int32_t n = op->dst[0].cols;
+    double sum = 0;
+    choose(x, op->src[0].cols, ids, n);
+    for (int32_t j = 0; j < n; j++)
+        sum += exp((double)x[ids[j]] - (double)x[ids[0]]);
+    for (int32_t j = 0; j < n; j++) {
+        w[j] = (float)(exp((double)x[ids[j]] - (double)x[ids[0]]) / sum);
+        w[j] *= scale ? scale[ids[j]] : 1.0f;
+    }
+}
+
+static double sigmoid(float x)
+{
+    return 1 / (1 + exp(-(double)x));
+}
+
+static void route_sigmoid(const struct op *op, const float *x, int32_t *ids, float *w)
+{
+    const float *bias = op->w[1] ? op->w[1]->data : NULL;
+    int32_t n = op->dst[0].cols, n_experts = op->src[0].cols;
+    float chosen_by[OP_EXPERTS_MAX];
+    double sum = 0;
+    for (int32_t e = 0; e < n_experts; e++)
+        chosen_by[e] = (float)sigmoid(x[e]) + (bias ? bias[e] : 0.0f);
+    choose(chosen_by, n_experts, ids, n);
+    for (int32_t j = 0; j < n; j++)
+        sum += sigmoid(x[ids[j]]);
+    for (int32_t j = 0; j < n; j++)
+        w[j] = (float)(sigmoid(x[ids[j]]) / (sum + 1e-6) * (double)op->f[0]);
+}
+
 void ref_moe_route(const struct op *op, struct be_task *t)
 {
     const struct view *weights = &op->dst[0], *logits = &op->src[0];
-    const float *scale = op->w[0] ? op->w[0]->data : NULL;
     for (int32_t r = t->ith; r < weights->rows; r += t->nth) {
-        const float *x = ref_row(logits, r);
-        float *w = ref_row(weights, r);
         int32_t *ids = (int32_t *)op->dst[1].p + (size_t)r * (size_t)op->dst[1].stride;
-        double sum = 0;
-        choose(x, logits->cols, ids, weights->cols);
-        for (int32_t j = 0; j < weights->cols; j++)
-            sum += exp((double)x[ids[j]] - (double)x[ids[0]]);
-        for (int32_t j = 0; j < weights->cols; j++) {
-            w[j] = (float)(exp((double)x[ids[j]] - (double)x[ids[0]]) / sum);
-            w[j] *= scale ? scale[ids[j]] : 1.0f;
-        }
+        if (op->flags & OP_FLAG_SIGMOID)
+            route_sigmoid(op, ref_row(logits, r), ids, ref_row(weights, r));
+        else
+            route_softmax(op, ref_row(logits, r), ids, ref_row(weights, r));
     }
 }
 

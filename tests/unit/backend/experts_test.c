@@ -29,13 +29,21 @@ struct route_case {
     const struct weight *scale;
     float *weights;
     int32_t *ids;
+    /* By sigmoids, when `factor` is not 0. */
+    float factor;
+    const struct weight *bias;
 };
 
 static void route(struct cx *cx, void *arg)
 {
     struct route_case *c = arg;
-    op_moe_route(cx, view_f32(c->weights, c->rows, c->slots), view_i32(c->ids, c->rows, c->slots),
-                 view_f32(c->logits, c->rows, c->n_experts), c->scale);
+    struct view weights = view_f32(c->weights, c->rows, c->slots),
+                ids = view_i32(c->ids, c->rows, c->slots),
+                logits = view_f32(c->logits, c->rows, c->n_experts);
+    if (c->factor != 0)
+        op_moe_route_sigmoid(cx, weights, ids, logits, c->bias, c->factor);
+    else
+        op_moe_route(cx, weights, ids, logits, c->scale);
 }
 
 /* On ref and canon: the expected choice, and softmax over the chosen. */
@@ -47,7 +55,7 @@ static void route_is(const float logits[E], const int32_t want_ids[3], const flo
         float w[3];
         int32_t ids[3];
         assert_int_equal(bench_init(&b, names[i]), T9_STATUS_OK);
-        struct route_case c = {1, E, 3, logits, NULL, w, ids};
+        struct route_case c = {1, E, 3, logits, NULL, w, ids, 0, NULL};
         route(&b.cx, &c);
         assert_int_equal(b.cx.status, T9_STATUS_OK);
         for (int j = 0; j < 3; j++)
@@ -86,11 +94,66 @@ static void test_route_scale(void **state)
     struct weight_src src = ops_src("scale", DTYPE_F32, scale, 3, 1);
     assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
     assert_int_equal(be_vector_load(b.be, &s, &src, NULL), T9_STATUS_OK);
-    struct route_case c = {1, 3, 2, (const float[]){0, -9, 0}, &s, w, ids};
+    struct route_case c = {1, 3, 2, (const float[]){0, -9, 0}, &s, w, ids, 0, NULL};
     route(&b.cx, &c);
     near(w, (const float[]){5, 500}, 2);
     be_weight_free(b.be, &s);
     be_free(b.be);
+}
+
+/* On ref and canon, with a bias or without: sigmoids 0.5, 0.880797078, 0.268941421, 0.731058579 and
+ * 0.119202922 of the logits 0, 2, -1, 1, -2. */
+static void sigmoid_is(const float *bias, float factor, const int32_t want_ids[2],
+                       const float want[2])
+{
+    static const char *const names[] = {"ref", "canon"};
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        struct bench b;
+        struct weight v;
+        float w[2];
+        int32_t ids[2];
+        assert_int_equal(bench_init(&b, names[i]), T9_STATUS_OK);
+        struct weight_src src = ops_src("bias", DTYPE_F32, bias, E, 1);
+        if (bias)
+            assert_int_equal(be_vector_load(b.be, &v, &src, NULL), T9_STATUS_OK);
+        struct route_case c = {
+            1, E, 2, (const float[]){0, 2, -1, 1, -2}, NULL, w, ids, factor, bias ? &v : NULL};
+        route(&b.cx, &c);
+        assert_int_equal(b.cx.status, T9_STATUS_OK);
+        assert_int_equal(ids[0], want_ids[0]);
+        assert_int_equal(ids[1], want_ids[1]);
+        near(w, want, 2);
+        if (bias)
+            be_weight_free(b.be, &v);
+        be_free(b.be);
+    }
+}
+
+static void test_route_sigmoid(void **state)
+{
+    (void)state;
+    sigmoid_is(NULL, 1, (const int32_t[]){1, 3}, (const float[]){0.546448764f, 0.453550616f});
+    /* The bias chooses, and is not in the weights. */
+    sigmoid_is((const float[]){0, -1, 0.5f, 0, 1}, 2.5f, (const int32_t[]){4, 2},
+               (const float[]){0.767772460f, 1.732221099f});
+    sigmoid_is((const float[]){1, NAN, 0, 0, 0}, 1, (const int32_t[]){0, 3},
+               (const float[]){0.406154185f, 0.593845003f});
+}
+
+/* Against what c->weights and c->ids hold. */
+static void same_on_all_cpus(const struct route_case *c, float *weights, int32_t *ids)
+{
+    struct route_case got = *c;
+    size_t n = (size_t)(c->rows * c->slots);
+    got.weights = weights;
+    got.ids = ids;
+    FOR_EACH_CPU(be, isa, threads)
+    {
+        memset(ids, 0x55, n * sizeof(*ids));
+        rig_run(be, route, &got);
+        rig_same_bits("weights", rig_isas[isa], threads, weights, c->weights, n);
+        rig_same_bits("ids", rig_isas[isa], threads, ids, c->ids, n);
+    }
 }
 
 /* As a sort by value, then index, would choose; weights add up to 1. */
@@ -107,7 +170,7 @@ static void test_route_large(void **state)
         int32_t want[ROWS * OP_SLOTS_MAX], got[ROWS * OP_SLOTS_MAX];
         for (int32_t j = 0; j < ROWS * n; j++)
             logits[j] = (float)(int)(4 * logits[j]); /* many equal ones */
-        struct route_case c = {ROWS, n, k, logits, NULL, want_w, want};
+        struct route_case c = {ROWS, n, k, logits, NULL, want_w, want, 0, NULL};
         rig_run(rig.canon, route, &c);
         for (int32_t r = 0; r < ROWS; r++) {
             double sum = 0;
@@ -121,15 +184,15 @@ static void test_route_large(void **state)
             }
             assert_true(fabs(sum - 1) < 1e-5);
         }
-        c.weights = got_w;
-        c.ids = got;
-        FOR_EACH_CPU(be, isa, threads)
-        {
-            memset(got, 0x55, sizeof(got));
-            rig_run(be, route, &c);
-            rig_same_bits("weights", rig_isas[isa], threads, got_w, want_w, (size_t)(ROWS * k));
-            rig_same_bits("ids", rig_isas[isa], threads, got, want, (size_t)(ROWS * k));
-        }
+        same_on_all_cpus(&c, got_w, got);
+        float *bias = rig_floats((size_t)n, 1);
+        struct weight v = {.name = "bias", .data = bias, .n_in = n, .n_out = 1};
+        v.layout = WEIGHT_LAYOUT_VECTOR;
+        c.bias = &v;
+        c.factor = 1.5f;
+        rig_run(rig.canon, route, &c);
+        same_on_all_cpus(&c, got_w, got);
+        mem_free(bias);
         mem_free(logits);
     }
 }
@@ -502,6 +565,10 @@ static void test_refusals(void **state)
     refused(&b, "ids is [2, 3], [2, 2] wanted");
     op_moe_route(&b.cx, view_f32(g, 2, 2), view_i32(ids, 2, 2), view_f32(f, 2, 6), &vec);
     refused(&b, "has 32 values, 6 wanted");
+    op_moe_route_sigmoid(&b.cx, view_f32(g, 2, 2), view_i32(ids, 2, 2), view_f32(f, 2, 6), &vec, 1);
+    refused(&b, "has 32 values, 6 wanted");
+    op_moe_route_sigmoid(&b.cx, view_f32(g, 2, 2), view_i32(ids, 2, 2), view_f32(f, 2, 6), NULL, 0);
+    refused(&b, "the scale is 0");
     op_moe_combine(&b.cx, view_f32(g, 2, 5), view_f32(f, 2, 12), view_f32(f, 2, 3), true);
     refused(&b, "src has 12 columns, 3 times 5 are wanted");
     op_moe_combine(&b.cx, view_f32(f, 2, 4), view_f32(f, 2, 12), view_f32(f, 2, 3), true);
@@ -519,11 +586,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_route),       cmocka_unit_test(test_route_scale),
-        cmocka_unit_test(test_route_large), cmocka_unit_test(test_products),
-        cmocka_unit_test(test_types),       cmocka_unit_test(test_shapes),
-        cmocka_unit_test(test_passes),      cmocka_unit_test(test_bad_ids),
-        cmocka_unit_test(test_combine),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_route),         cmocka_unit_test(test_route_scale),
+        cmocka_unit_test(test_route_sigmoid), cmocka_unit_test(test_route_large),
+        cmocka_unit_test(test_products),      cmocka_unit_test(test_types),
+        cmocka_unit_test(test_shapes),        cmocka_unit_test(test_passes),
+        cmocka_unit_test(test_bad_ids),       cmocka_unit_test(test_combine),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }
