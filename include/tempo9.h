@@ -282,6 +282,23 @@ T9_API t9_status t9_chat_render(const t9_model *m, const struct t9_chat_params *
 T9_API t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *p, t9_ids *out,
                                 t9_err *err);
 
+/* Places in a prompt up to which other prompts are likely to be the same. A model with recurrent
+ * layers goes on from cached text only where its state was kept, and there it is kept. */
+enum { T9_MARKS_MAX = 16 };
+typedef enum t9_mark_kind {
+    T9_MARK_HEAD, /* the end of what comes before all turns: the system's text, tools */
+    T9_MARK_TURN, /* the begin of a turn, or the end of the last one */
+} t9_mark_kind;
+struct t9_mark {
+    int32_t n_tokens; /* of the prompt before it */
+    int32_t kind;     /* t9_mark_kind */
+};
+/* As t9_chat_tokens, and the marks of the prompt for t9_request_params, ascending. None where the
+ * template has no special tokens about turns. */
+T9_API t9_status t9_chat_tokens_marked(const t9_model *m, const struct t9_chat_params *p,
+                                       t9_ids *out, struct t9_mark marks[T9_MARKS_MAX],
+                                       size_t *n_marks, t9_err *err);
+
 /* ---- engines ---- */
 
 typedef struct t9_engine t9_engine;
@@ -483,6 +500,9 @@ struct t9_request_params {
      * vocabulary. Others have none. */
     const int32_t *shown_ids;
     size_t n_shown_ids;
+    /* Of t9_chat_tokens_marked, up to T9_MARKS_MAX, ascending; copied. They change no answer. */
+    const struct t9_mark *marks;
+    size_t n_marks;
 };
 /* temperature 1, top_p 1, repetition_penalty 1, text true; the rest zero. */
 T9_API void t9_request_params_init(struct t9_request_params *p, size_t struct_size);

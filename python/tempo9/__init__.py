@@ -310,7 +310,7 @@ class Model(_Handle):
         _check(self._call(_native.lib.t9_detokenize, array, n, 1 if special else 0, _c.byref(out), _c.byref(err)), err)
         return _text(out)
 
-    def _chat(self, call, out, messages, tools, kwargs, generation_prompt, max_tokens):
+    def _chat(self, call, out, messages, tools, kwargs, generation_prompt, max_tokens, more=()):
         p, err = _native.ChatParams(), _native.Err()
         _native.lib.t9_chat_params_init(_c.byref(p), _c.sizeof(p))
         p.messages = _json.dumps(messages).encode()
@@ -322,7 +322,7 @@ class Model(_Handle):
             p.kwargs = _json.dumps(kwargs).encode()
             p.kwargs_bytes = len(p.kwargs)
         _fill(p, no_generation_prompt=not generation_prompt, max_tokens=max_tokens)
-        _check(self._call(call, _c.byref(p), _c.byref(out), _c.byref(err)), err)
+        _check(self._call(call, _c.byref(p), _c.byref(out), *more, _c.byref(err)), err)
 
     def chat_render(self, messages, tools=None, generation_prompt=True, **kwargs):
         """The conversation as text, for reading."""
@@ -335,6 +335,13 @@ class Model(_Handle):
         out = _native.Ids()
         self._chat(_native.lib.t9_chat_tokens, out, messages, tools, kwargs, generation_prompt, max_tokens)
         return _ids(out)
+
+    def chat_tokens_marked(self, messages, tools=None, generation_prompt=True, max_tokens=0, **kwargs):
+        """As chat_tokens, and the places where other prompts may part from it, for Engine.submit: (tokens, marks)."""
+        out, marks, n = _native.Ids(), (_native.Mark * _native.MARKS_MAX)(), _c.c_size_t()
+        self._chat(_native.lib.t9_chat_tokens_marked, out, messages, tools, kwargs, generation_prompt, max_tokens,
+                   (marks, _c.byref(n)))
+        return _ids(out), [(m.n_tokens, m.kind) for m in marks[:n.value]]
 
 
 class Event:
@@ -470,8 +477,11 @@ class Engine(_Handle):
                "frequency_penalty", "repetition_penalty", "n_logprobs", "prompt_logprobs", "prompt_only", "min_tokens",
                "ignore_eos", "text", "priority", "client_key", "queue_timeout_ms", "n_pin_tokens", "pin_ms")
 
-    def submit(self, tokens, stop=(), stop_ids=(), logit_bias=None, **params):
-        """Queues a prompt of tokens and returns its Request. stop: texts; logit_bias: {token: bias}."""
+    def submit(self, tokens, stop=(), stop_ids=(), logit_bias=None, marks=(), **params):
+        """Queues a prompt of tokens and returns its Request.
+
+        stop: texts; logit_bias: {token: bias}; marks: of Model.chat_tokens_marked.
+        """
         p = _native.RequestParams()
         _native.lib.t9_request_params_init(_c.byref(p), _c.sizeof(p))
         self._take(p, params, self._PARAMS)
@@ -484,6 +494,8 @@ class Engine(_Handle):
                  for t, b in (logit_bias or {}).items()]
         p.bias = (_native.LogitBias * max(1, len(pairs)))(*pairs)
         p.n_bias = len(pairs)
+        p.marks = (_native.Mark * max(1, len(marks)))(*[_native.Mark(*mark) for mark in marks])
+        p.n_marks = len(marks)
         out, err = _c.c_void_p(), _native.Err()
         return self._call(self._submit, p, out, err)
 
@@ -501,8 +513,8 @@ class Engine(_Handle):
 
     def chat(self, messages, tools=None, template_kwargs=None, **params):
         """Yields the answer to a conversation, as it comes."""
-        tokens = self.model.chat_tokens(messages, tools, **(template_kwargs or {}))
-        return self.generate(tokens, **params)
+        tokens, marks = self.model.chat_tokens_marked(messages, tools, **(template_kwargs or {}))
+        return self.generate(tokens, marks=marks, **params)
 
     @property
     def stats(self):

@@ -108,6 +108,14 @@ class Logprob(c.Structure):
     _fields_ = [("token", c.c_int32), ("logprob", c.c_float)]
 
 
+class Mark(c.Structure):
+    _c_name_ = "t9_mark"
+    _fields_ = [("n_tokens", c.c_int32), ("kind", c.c_int32)]
+
+
+MARKS_MAX = 16
+
+
 class RequestParams(c.Structure):
     _c_name_ = "t9_request_params"
     _fields_ = [("struct_size", c.c_size_t), ("prompt", c.POINTER(c.c_int32)), ("n_prompt", c.c_size_t),
@@ -120,7 +128,8 @@ class RequestParams(c.Structure):
                 ("priority", c.c_int32), ("client_key", c.c_uint64), ("queue_timeout_ms", c.c_int64),
                 ("received_ns", c.c_uint64), ("n_pin_tokens", c.c_int32), ("pin_ms", c.c_int64), ("wake", c.c_void_p),
                 ("wake_ctx", c.c_void_p), ("prompt_only", c.c_bool), ("stop_bytes", c.POINTER(c.c_size_t)),
-                ("text_starts", c.c_bool), ("shown_ids", c.POINTER(c.c_int32)), ("n_shown_ids", c.c_size_t)]
+                ("text_starts", c.c_bool), ("shown_ids", c.POINTER(c.c_int32)), ("n_shown_ids", c.c_size_t),
+                ("marks", c.POINTER(Mark)), ("n_marks", c.c_size_t)]
 
 
 class Event(Sized):
@@ -134,7 +143,7 @@ class Event(Sized):
 
 EVENT_NONE, EVENT_ADMITTED, EVENT_PROGRESS, EVENT_TOKENS, EVENT_DONE, EVENT_ERROR = range(6)
 
-STRUCTS = (Err, ModelParams, TemplateInfo, ModelInfo, ChatParams, EngineParams, Stats, LogitBias, Logprob,
+STRUCTS = (Err, ModelParams, TemplateInfo, ModelInfo, ChatParams, EngineParams, Stats, LogitBias, Logprob, Mark,
            RequestParams, Event)
 
 _P, _I32, _SIZE, _S = c.c_void_p, c.c_int32, c.c_size_t, c.c_char_p
@@ -160,6 +169,8 @@ _FUNCTIONS = {
     "t9_chat_params_init": (None, (c.POINTER(ChatParams), _SIZE)),
     "t9_chat_render": (c.c_int, (_P, c.POINTER(ChatParams), c.POINTER(Text), _ERR)),
     "t9_chat_tokens": (c.c_int, (_P, c.POINTER(ChatParams), c.POINTER(Ids), _ERR)),
+    "t9_chat_tokens_marked": (c.c_int, (_P, c.POINTER(ChatParams), c.POINTER(Ids), c.POINTER(Mark), c.POINTER(_SIZE),
+                                        _ERR)),
     "t9_engine_params_init": (None, (c.POINTER(EngineParams), _SIZE)),
     "t9_engine_new": (c.c_int, (c.POINTER(_P), c.POINTER(EngineParams), _ERR)),
     "t9_engine_free": (None, (_P,)),

@@ -96,8 +96,14 @@ static t9_status answer_stream(t9_request *r, struct speech *speech, t9_finish *
     }
 }
 
-/* The conversation as the tokens of a prompt. */
-static t9_status lay_out(struct chat *c, t9_ids *ids, struct t9_err *err)
+/* The conversation as tokens. */
+struct prompt {
+    t9_ids ids;
+    struct t9_mark marks[T9_MARKS_MAX];
+    size_t n_marks;
+};
+
+static t9_status lay_out(struct chat *c, struct prompt *out, struct t9_err *err)
 {
     struct t9_chat_params p;
     t9_chat_params_init(&p, sizeof p);
@@ -109,13 +115,16 @@ static t9_status lay_out(struct chat *c, t9_ids *ids, struct t9_err *err)
     }
     p.messages = c->messages.p;
     p.messages_bytes = c->messages.n;
-    t9_status s = t9_chat_tokens(c->session.model, &p, ids, err);
+    t9_status s =
+        t9_chat_tokens_marked(c->session.model, &p, &out->ids, out->marks, &out->n_marks, err);
     c->messages.n--;
     return s;
 }
 
-static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struct t9_err *err)
+static t9_status submit(struct chat *c, const struct prompt *prompt, t9_request **r,
+                        struct t9_err *err)
 {
+    const t9_ids *ids = &prompt->ids;
     struct t9_request_params p;
     const struct cli_sampling *sampling = &c->o->sampling;
     if (ids->n == 0)
@@ -130,6 +139,8 @@ static t9_status submit(struct chat *c, const t9_ids *ids, t9_request **r, struc
     t9_request_params_init(&p, sizeof p);
     p.prompt = ids->p;
     p.n_prompt = ids->n;
+    p.marks = prompt->marks;
+    p.n_marks = prompt->n_marks;
     p.max_tokens = c->o->max_tokens;
     p.temperature = sampling->temperature;
     p.top_p = sampling->top_p;
@@ -150,14 +161,14 @@ static t9_status answer(struct chat *c, size_t question, struct t9_err *err)
 {
     struct t9_request_info info = {.struct_size = sizeof info};
     t9_finish finish = T9_FINISH_NONE;
-    t9_ids ids = {0};
+    struct prompt prompt = {0};
     t9_request *r = NULL;
     struct speech speech = {0};
-    t9_status s = lay_out(c, &ids, err);
+    t9_status s = lay_out(c, &prompt, err);
     if (s == T9_STATUS_OK)
-        s = submit(c, &ids, &r, err);
+        s = submit(c, &prompt, &r, err);
     if (s == T9_STATUS_OK)
-        s = speech_init(&speech, c->prep, &ids, err);
+        s = speech_init(&speech, c->prep, &prompt.ids, err);
     if (s != T9_STATUS_OK)
         goto done;
     s = answer_stream(r, &speech, &finish, err);
@@ -175,7 +186,7 @@ done:
     if (s != T9_STATUS_OK && s != T9_STATUS_CANCELLED)
         c->messages.n = question;
     t9_request_free(r);
-    t9_ids_free(&ids);
+    t9_ids_free(&prompt.ids);
     speech_deinit(&speech);
     return s;
 }

@@ -18,7 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { REQUEST_STOP_TOKENS_MAX = 128 };
+enum { REQUEST_MARKS_MAX = 16, REQUEST_STOP_TOKENS_MAX = 128 };
 
 typedef enum req_state {
     REQ_STATE_WAITING, /* in the queue */
@@ -48,6 +48,16 @@ struct req_clocks {
     _Atomic uint64_t prefix_ns, preempted_ns;
 };
 
+typedef enum mark_kind {
+    MARK_KIND_HEAD, /* the end of system text and tools */
+    MARK_KIND_TURN, /* the begin of a turn, or the end of the last one */
+} mark_kind;
+
+struct request_mark {
+    int32_t n_tokens; /* of the prompt before it */
+    mark_kind kind;
+};
+
 struct request {
     /* ---- set by the caller before submit, then constant ---- */
     const int32_t *prompt; /* [n_prompt], owned by the caller */
@@ -75,6 +85,9 @@ struct request {
     /* The first n_pin_tokens of the prompt (whole pages) are evicted last until pin_until_ns. */
     int32_t n_pin_tokens;
     uint64_t pin_until_ns;
+    /* Places in the prompt where other prompts are likely to part from it, ascending. */
+    struct request_mark marks[REQUEST_MARKS_MAX];
+    int32_t n_marks;
     /* Called by the engine thread when something new can be read. Must not block, allocate or take
      * a lock: post `req` to a ring. May be NULL (then use engine_wait). Calls may be coalesced by
      * `notified`, but for the one after `finish` was stored: that one is always made, and it is the

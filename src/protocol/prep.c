@@ -270,6 +270,8 @@ static t9_status put_before(const struct prep *p, const struct chat_request *r,
         return chat_fail(err, T9_STATUS_NOMEM, NULL, NULL, "no memory for a prompt");
     out->p = (const int32_t *)(const void *)out->joined.p;
     out->n = n_joined(out);
+    for (size_t i = 0; i < out->n_marks; i++)
+        out->marks[i].n_tokens += (int32_t)(n - skip);
     return T9_STATUS_OK;
 }
 
@@ -281,7 +283,8 @@ t9_status prep_tokens(const struct prep *p, const struct chat_request *r, struct
     *out = (struct prep_ids){0};
     t9_status s = layout_init(&l, p, r, err);
     if (s == T9_STATUS_OK) {
-        s = t9_chat_tokens(p->params.model, &l.params, &out->made, &e);
+        s = t9_chat_tokens_marked(p->params.model, &l.params, &out->made, out->marks, &out->n_marks,
+                                  &e);
         if (s != T9_STATUS_OK)
             s = layout_failed(r, s, &e, err);
         else if (out->made.n == 0)

@@ -65,8 +65,10 @@ struct prep_ids {
     const int32_t *p;
     size_t n;
     t9_ids made;
-    struct buf joined;   /* int32_t */
-    bool reasoning_open; /* of messages: the answer begins inside of reasoning */
+    struct buf joined;                  /* int32_t */
+    bool reasoning_open;                /* of messages: the answer begins inside of reasoning */
+    struct t9_mark marks[T9_MARKS_MAX]; /* of messages */
+    size_t n_marks;
 };
 void prep_ids_deinit(struct prep_ids *ids); /* accepts a zeroed one */
 void prep_ids_drop(struct prep_ids *ids);   /* frees the tokens, keeps what is known of them */

@@ -314,6 +314,8 @@ static t9_status submit_choice(struct run_choice *c, struct t9_err *err)
     }
     p.prompt = prompt->p;
     p.n_prompt = prompt->n;
+    p.marks = prompt->marks;
+    p.n_marks = prompt->n_marks;
     p.max_tokens = c->max_tokens;
     p.choice = (uint32_t)(c->index % q->n);
     p.prompt_only = q->no_reply;

@@ -12,14 +12,13 @@
 #include "gguf/gguf.h"
 #include "sdk/history.h"
 #include "sdk/internal.h"
+#include "sdk/marks.h"
 #include "sdk/recent.h"
 #include "template/template.h"
 #include "tokenizer/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-enum { ORIGIN_ASSISTANT = 2 };
 
 #define KWARGS_BYTES_MAX ((size_t)256 << 20)
 #define ARENA_BYTES_MAX  ((size_t)256 << 20)
@@ -33,10 +32,16 @@ static const char chatml[] =
     "'<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' "
     "}}{% endif %}";
 
-/* Where strings of the keyword arguments come from, besides the user. */
+/* A string of the keyword arguments, and whose it is. */
+struct origin {
+    const yyjson_val *text;
+    uint8_t class;
+};
+
+/* Where strings of the keyword arguments come from. */
 struct origins {
-    yyjson_val **assistant; /* contents of the assistant's messages, ascending addresses */
-    size_t n_assistant;
+    struct origin *contents; /* of messages, ascending addresses */
+    size_t n_contents;
     yyjson_val *bos, *eos;
 };
 
@@ -51,7 +56,7 @@ struct conversation {
 
 static int by_address(const void *a, const void *b)
 {
-    const yyjson_val *x = *(yyjson_val *const *)a, *y = *(yyjson_val *const *)b;
+    const yyjson_val *x = ((const struct origin *)a)->text, *y = ((const struct origin *)b)->text;
     return x < y ? -1 : x > y;
 }
 
@@ -60,10 +65,11 @@ static uint8_t origin_of(void *ctx, yyjson_val *text)
     const struct origins *o = ctx;
     if (text == o->bos || text == o->eos)
         return JINJA_ORIGIN_TEMPLATE;
-    if (o->n_assistant &&
-        bsearch(&text, o->assistant, o->n_assistant, sizeof *o->assistant, by_address))
-        return ORIGIN_ASSISTANT;
-    return JINJA_ORIGIN_USER;
+    const struct origin key = {.text = text};
+    const struct origin *found = NULL;
+    if (o->n_contents)
+        found = bsearch(&key, o->contents, o->n_contents, sizeof key, by_address);
+    return found ? found->class : JINJA_ORIGIN_USER;
 }
 
 static t9_status find_origins(struct origins *o, yyjson_val *kwargs, size_t n_messages)
@@ -72,17 +78,20 @@ static t9_status find_origins(struct origins *o, yyjson_val *kwargs, size_t n_me
     yyjson_val *m;
     o->bos = json_get(kwargs, "bos_token");
     o->eos = json_get(kwargs, "eos_token");
-    o->assistant = mem_calloc(n_messages + 1, sizeof(*o->assistant));
-    if (!o->assistant)
+    o->contents = mem_calloc(n_messages + 1, sizeof(*o->contents));
+    if (!o->contents)
         return T9_STATUS_NOMEM;
     yyjson_arr_foreach(json_get(kwargs, "messages"), idx, max, m)
     {
         yyjson_val *content = json_get(m, "content");
-        if (yyjson_is_str(content) && str_eqz(json_str(json_get(m, "role")), "assistant"))
-            o->assistant[o->n_assistant++] = content;
+        str role = json_str(json_get(m, "role"));
+        if (!yyjson_is_str(content) || str_eqz(role, "system") || str_eqz(role, "developer"))
+            continue;
+        o->contents[o->n_contents++] =
+            (struct origin){content, str_eqz(role, "assistant") ? ORIGIN_ASSISTANT : ORIGIN_TURN};
     }
     /* They lie in document order already; sorting keeps us independent of that. */
-    qsort(o->assistant, o->n_assistant, sizeof *o->assistant, by_address);
+    qsort(o->contents, o->n_contents, sizeof *o->contents, by_address);
     return T9_STATUS_OK;
 }
 
@@ -178,7 +187,7 @@ static t9_status render(const t9_model *m, const struct conversation *c, struct 
                             .origin_ctx = &origins};
     s = jinja_render(m->chat_template, yyjson_doc_get_root(doc), NULL, &env, out, err);
 done:
-    mem_free(origins.assistant);
+    mem_free(origins.contents);
     if (doc)
         yyjson_doc_free(doc);
     buf_deinit(&text);
@@ -473,9 +482,15 @@ static struct tok_span *spans_from(const struct jinja_output *text, size_t from,
     return spans;
 }
 
+/* Where the marks of a prompt go. */
+struct marks_out {
+    struct t9_mark *p; /* [T9_MARKS_MAX], NULL: nobody wants them */
+    size_t n;
+};
+
 /* Tokens of the text, as far as they are known from conversations before. */
 static t9_status encode(const t9_model *m, const struct jinja_output *text, struct tok_ids *out,
-                        struct t9_err *err)
+                        struct marks_out *marks, struct t9_err *err)
 {
     const struct tokenizer *t = m->tokenizer;
     struct recent_match known;
@@ -490,6 +505,8 @@ static t9_status encode(const t9_model *m, const struct jinja_output *text, stru
         s = t9_fail(err, T9_STATUS_NOMEM, "no memory for %zu spans", text->n_spans);
     if (s == T9_STATUS_OK)
         recent_keep(m->recent, text, out, &known);
+    if (s == T9_STATUS_OK && marks->p)
+        marks->n = marks_find(text, &known.cuts, marks->p);
     tok_cuts_deinit(&known.cuts);
     mem_free(spans);
     return s;
@@ -514,8 +531,8 @@ static t9_status check_bytes(const t9_model *m, const struct t9_chat_params *p, 
     return T9_STATUS_OK;
 }
 
-t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
-                         struct t9_err *err)
+static t9_status chat_tokens(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
+                             struct marks_out *marks, struct t9_err *err)
 {
     struct jinja_output text = {0};
     struct t9_chat_params p;
@@ -529,7 +546,7 @@ t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params,
     s = check_bytes(m, &p, text.text.n, ids.max, err);
     if (s != T9_STATUS_OK)
         goto done;
-    s = encode(m, &text, &ids, err);
+    s = encode(m, &text, &ids, marks, err);
     if (s == T9_STATUS_TOO_LARGE)
         s = t9_fail(err, s,
                     "the prompt has more than %zu tokens, over the limit: shorten the conversation",
@@ -542,4 +559,22 @@ done:
     tok_ids_deinit(&ids);
     jinja_output_deinit(&text);
     return sdk_end(s, err);
+}
+
+t9_status t9_chat_tokens(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
+                         struct t9_err *err)
+{
+    struct marks_out none = {0};
+    return chat_tokens(m, params, out, &none, err);
+}
+
+t9_status t9_chat_tokens_marked(const t9_model *m, const struct t9_chat_params *params, t9_ids *out,
+                                struct t9_mark marks[T9_MARKS_MAX], size_t *n_marks,
+                                struct t9_err *err)
+{
+    struct marks_out wanted = {.p = marks};
+    t9_status s = chat_tokens(m, params, out, &wanted, err);
+    if (s == T9_STATUS_OK)
+        *n_marks = wanted.n;
+    return s;
 }

@@ -75,8 +75,11 @@ _Static_assert((int)T9_FINISH_STOP == (int)FINISH_REASON_STOP &&
                "the header's reasons are the engine's");
 _Static_assert((int)T9_BIAS_MAX == (int)SAMPLE_BIAS_MAX &&
                    (int)T9_TOP_LOGPROBS_MAX == (int)SAMPLE_TOP_MAX &&
-                   (int)T9_STOP_IDS_MAX == (int)REQUEST_STOP_TOKENS_MAX,
+                   (int)T9_STOP_IDS_MAX == (int)REQUEST_STOP_TOKENS_MAX &&
+                   (int)T9_MARKS_MAX == (int)REQUEST_MARKS_MAX,
                "the header's limits are the engine's");
+_Static_assert((int)T9_MARK_HEAD == (int)MARK_KIND_HEAD && (int)T9_MARK_TURN == (int)MARK_KIND_TURN,
+               "the header's marks are the engine's");
 
 /* ---- submit ---- */
 
@@ -130,6 +133,25 @@ static t9_status check_lists(const struct vocab *v, const struct t9_request_para
     return T9_STATUS_OK;
 }
 
+static t9_status check_marks(const struct t9_request_params *p, struct t9_err *err)
+{
+    if (p->n_marks > T9_MARKS_MAX || (p->n_marks && !p->marks))
+        return t9_fail(err, T9_STATUS_INVALID, "%zu marks; at most %d are taken", p->n_marks,
+                       T9_MARKS_MAX);
+    int32_t last = 0;
+    for (size_t i = 0; i < p->n_marks; i++) {
+        const struct t9_mark *k = &p->marks[i];
+        bool known = k->kind == T9_MARK_HEAD || k->kind == T9_MARK_TURN;
+        if (!known || k->n_tokens <= last || (size_t)k->n_tokens > p->n_prompt)
+            return t9_fail(err, T9_STATUS_INVALID,
+                           "marks[%zu] is of kind %d after %d tokens; kinds are 0 and 1, and the "
+                           "places ascend from 1 to %zu",
+                           i, k->kind, k->n_tokens, p->n_prompt);
+        last = k->n_tokens;
+    }
+    return T9_STATUS_OK;
+}
+
 /* One more than is taken stands for all that is longer. */
 static size_t stop_n_bytes(const struct t9_request_params *p, size_t i)
 {
@@ -165,6 +187,7 @@ static t9_status check_params(const struct vocab *v, const struct t9_request_par
                        p->max_tokens, p->min_tokens);
     if (p->text_starts && !p->text)
         return t9_fail(err, T9_STATUS_INVALID, "text_starts needs `text`");
+    T9_TRY(check_marks(p, err));
     return check_lists(v, p, err);
 }
 
@@ -241,6 +264,9 @@ static void fill(struct t9_request *q, const struct t9_request_params *p)
     r->priority = p->priority;
     r->client_key = p->client_key;
     r->n_pin_tokens = p->n_pin_tokens;
+    for (size_t i = 0; i < p->n_marks; i++)
+        r->marks[i] = (struct request_mark){p->marks[i].n_tokens, (mark_kind)p->marks[i].kind};
+    r->n_marks = (int32_t)p->n_marks;
     if (p->pin_ms)
         r->pin_until_ns = now + (uint64_t)p->pin_ms * 1000000;
     uint64_t received = p->received_ns ? p->received_ns : now;

@@ -88,6 +88,11 @@ class Package(unittest.TestCase):
         self.assertIn("<|im_end|> hi", rendered)
         tokens = self.model.chat_tokens(messages)
         self.assertEqual(self.model.detokenize(tokens, special=True), rendered)
+        same, marks = self.model.chat_tokens_marked(messages)
+        self.assertEqual(same, tokens)
+        self.assertTrue(marks and all(0 < n <= len(tokens) for n, _ in marks))
+        with self.assertRaises(tempo9.Error):
+            self.engine.submit(tokens, marks=[(len(tokens) + 1, 0)])
         parts = list(self.engine.chat(messages, max_tokens=20, temperature=0, ignore_eos=True))
         again = "".join(self.engine.chat(messages, max_tokens=20, temperature=0, ignore_eos=True))
         self.assertEqual("".join(parts), again)

@@ -400,6 +400,68 @@ static void test_conversations(void **state)
     assert_non_null(strstr(err.msg, "kwargs"));
 }
 
+#define SYSTEM_ONE "[{\"role\":\"system\",\"content\":\"Be brief.\"},"
+#define USER_ONE   "{\"role\":\"user\",\"content\":\"Where?\"}"
+#define ANSWER_NEXT                                                                                \
+    ",{\"role\":\"assistant\",\"content\":\"Here.\"},{\"role\":\"user\",\"content\":\"When?\"}"
+
+static size_t marked(const char *messages, t9_ids *ids, struct t9_mark *marks)
+{
+    struct t9_chat_params p;
+    size_t n = 0;
+    t9_err err;
+    t9_chat_params_init(&p, sizeof p);
+    p.messages = messages;
+    p.messages_bytes = strlen(messages);
+    assert_int_equal(t9_chat_tokens_marked(model_a, &p, ids, marks, &n, &err), T9_STATUS_OK);
+    return n;
+}
+
+/* Tokens that are the same in both. */
+static int32_t n_same(const t9_ids *a, const t9_ids *b)
+{
+    size_t n = 0;
+    while (n < a->n && n < b->n && a->p[n] == b->p[n])
+        n++;
+    return (int32_t)n;
+}
+
+/* Up to its marks a prompt is the same as others: of the same head, and of the next turn. */
+static void test_marks(void **state)
+{
+    (void)state;
+    struct t9_mark marks[T9_MARKS_MAX], more[T9_MARKS_MAX];
+    t9_ids one, other, next;
+    size_t n = marked(SYSTEM_ONE USER_ONE "]", &one, marks);
+    assert_int_equal(n, 2);
+    assert_int_equal(marks[0].kind, T9_MARK_HEAD);
+    (void)marked(SYSTEM_ONE "{\"role\":\"user\",\"content\":\"Else\"}]", &other, more);
+    assert_true(marks[0].n_tokens > 1 && marks[0].n_tokens <= n_same(&one, &other));
+    assert_int_equal(marked(SYSTEM_ONE USER_ONE ANSWER_NEXT "]", &next, more), 3);
+    assert_true(marks[1].n_tokens <= n_same(&one, &next));
+    assert_true(marks[1].n_tokens > n_same(&one, &other));
+    assert_int_equal(more[0].n_tokens, marks[0].n_tokens);
+
+    struct t9_request_params p;
+    t9_request *r;
+    t9_err err;
+    t9_engine *e = engine_over(model_a);
+    params_fill(&p);
+    struct t9_mark bad[] = {{2, T9_MARK_HEAD}, {2, T9_MARK_TURN}};
+    p.marks = bad;
+    p.n_marks = 2;
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    assert_non_null(strstr(err.msg, "marks[1]"));
+    bad[1] = (struct t9_mark){(int32_t)p.n_prompt + 1, T9_MARK_TURN};
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    p.n_marks = T9_MARKS_MAX + 1;
+    assert_int_equal(t9_engine_submit(e, &p, &r, &err), T9_STATUS_INVALID);
+    t9_engine_free(e);
+    t9_ids_free(&one);
+    t9_ids_free(&other);
+    t9_ids_free(&next);
+}
+
 /* ---- conversations that go on ---- */
 
 struct talk {
@@ -1307,6 +1369,7 @@ int main(void)
         cmocka_unit_test(test_tokenize_upto),
         cmocka_unit_test(test_recommendations),
         cmocka_unit_test(test_conversations),
+        cmocka_unit_test(test_marks),
         cmocka_unit_test(test_conversations_go_on),
         cmocka_unit_test(test_versions_of_structs),
         cmocka_unit_test(test_bad_models),
