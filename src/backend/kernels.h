@@ -12,6 +12,8 @@
 
 #include "backend/op.h"
 
+#include <string.h>
+
 struct be_task {
     int ith, nth;
     void *shared; /* work buffer all workers see (int8 activations, attention partials) */
@@ -50,6 +52,64 @@ static inline float op_q_scale(const struct op *op, int32_t row)
     int32_t pos = ((const int32_t *)op->src[7].p)[(size_t)row * (size_t)op->src[7].stride];
     int32_t i = pos < 0 ? 0 : pos / op->i[2];
     return ((const float *)w->data)[i < w->n_in ? i : w->n_in - 1];
+}
+
+/* Of the ops with a state: the rows of one sequence. */
+struct state_rows {
+    int32_t first, n; /* rows of the batch */
+    int32_t slot;
+    int32_t n_accept, n_guess; /* rows of the journal before them; how many of theirs go there */
+};
+
+/* To the next sequence that has rows; *r zeroed is before the first. */
+static inline bool state_rows_next(const struct op *op, struct state_rows *r)
+{
+    const struct view *v = &op->src[2];
+    const int32_t *seq = (const int32_t *)v->p;
+    size_t first = (size_t)(r->first + r->n), end = first, stride = (size_t)v->stride;
+    if (first >= (size_t)v->rows)
+        return false;
+    while (end < (size_t)v->rows && seq[end * stride] == seq[first * stride])
+        end++;
+    int32_t of[3] = {0}, s = seq[first * stride];
+    for (int k = 0; k < 3; k++) {
+        v = &op->src[3 + k];
+        of[k] = v->p ? ((const int32_t *)v->p)[(size_t)s * (size_t)v->stride] : 0;
+    }
+    *r = (struct state_rows){(int32_t)first, (int32_t)(end - first), of[0], of[1], of[2]};
+    return true;
+}
+
+/* Of CONV_STATE: input i of a sequence, counted from the oldest row of its history. */
+static inline const float *conv_input(const struct op *op, const struct state_rows *r, int32_t i)
+{
+    const struct state_geom *g = op->state;
+    const struct view *x = &op->src[0];
+    int32_t n_history = g->shape.taps - 1;
+    if (i < n_history)
+        return state_history(g, op->src[6].p, r->slot, op->i[0]) +
+               (size_t)i * (size_t)g->shape.channels;
+    i -= n_history;
+    if (i < r->n_accept)
+        return state_journal_conv(g, op->src[6].p, r->slot, op->i[0], i);
+    i += r->first - r->n_accept;
+    return (const float *)x->p + (size_t)i * (size_t)x->stride;
+}
+
+/* Leaves channels [lo, lo + n) of the history and of the journal as they must be after a step. The
+ * outputs of these channels have been computed: both are what they were computed from. */
+static inline void conv_advance(const struct op *op, const struct state_rows *r, int32_t lo,
+                                int32_t n)
+{
+    const struct state_geom *g = op->state;
+    int32_t n_history = g->shape.taps - 1, n_kept = r->n_accept + r->n - r->n_guess;
+    float *history = state_history(g, op->src[6].p, r->slot, op->i[0]) + lo;
+    for (int32_t i = 0; n_kept > 0 && i < n_history; i++)
+        memcpy(history + (size_t)i * (size_t)g->shape.channels, conv_input(op, r, n_kept + i) + lo,
+               (size_t)n * sizeof(float));
+    for (int32_t i = 0; i < r->n_guess; i++)
+        memcpy(state_journal_conv(g, op->src[6].p, r->slot, op->i[0], i) + lo,
+               conv_input(op, r, n_history + n_kept + i) + lo, (size_t)n * sizeof(float));
 }
 
 typedef void (*be_kernel)(const struct op *op, struct be_task *t);

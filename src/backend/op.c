@@ -273,6 +273,31 @@ void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view
     submit(cx, &op);
 }
 
+static void set_state(struct op *op, const struct op_state *s)
+{
+    op->n_src = 7;
+    op->state_write = 1;
+    op->src[2] = s->row_seq;
+    op->src[3] = s->slot;
+    op->src[4] = s->accept;
+    op->src[5] = s->guess;
+    op->src[6] = s->pool;
+    op->state = s->geom;
+    op->i[0] = s->layer;
+}
+
+void op_conv_state(struct cx *cx, struct view dst, struct view x, const struct weight *w, bool silu,
+                   const struct op_state *s)
+{
+    struct op op = {.kind = OP_CONV_STATE, .n_dst = 1, .n_w = 1};
+    set_state(&op, s);
+    op.dst[0] = dst;
+    op.src[0] = x;
+    op.w[0] = w;
+    op.i[1] = silu;
+    submit(cx, &op);
+}
+
 void op_add_rows(struct cx *cx, struct view x, struct view rows)
 {
     op_add(cx, x, x, rows);

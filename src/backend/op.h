@@ -17,6 +17,7 @@
 #define T9_BACKEND_OP_H
 
 #include "backend/kv_geom.h"
+#include "backend/state_geom.h"
 #include "base/err.h"
 
 #include <stdbool.h>
@@ -36,7 +37,8 @@
     X(ADD, add)                                                                                    \
     X(MOE_ROUTE, moe_route)                                                                        \
     X(MATMUL_EXPERTS, matmul_experts)                                                              \
-    X(MOE_COMBINE, moe_combine)
+    X(MOE_COMBINE, moe_combine)                                                                    \
+    X(CONV_STATE, conv_state)
 
 typedef enum op_kind {
 #define X(NAME, name) OP_##NAME,
@@ -105,17 +107,19 @@ typedef enum act_kind {
 /*
  * One op. Which fields a kind uses is said at its builder below. dst[] are written (ACCUMULATE also
  * reads dst[0]); src[] and w[] are only read; QK_NORM_ROPE_STORE also writes KV pages (kv_write)
- * and ATTN_PAGED reads them (kv_read): side effects are declared for the record and compare sinks.
+ * and ATTN_PAGED reads them (kv_read), and the ops of recurrent layers change a state
+ * (state_write): side effects are declared for the record and compare sinks.
  */
 struct op {
     uint8_t kind, n_dst, n_src, n_w;
-    uint8_t kv_read, kv_write;
+    uint8_t kv_read, kv_write, state_write;
     uint16_t flags;
     int16_t layer; /* for names in traces; -1 outside the layers */
     struct view dst[OP_DST_MAX];
     struct view src[OP_SRC_MAX];
     const struct weight *w[OP_WEIGHT_MAX];
     const struct kv_layer *kv;
+    const struct state_geom *state;
     int32_t i[8];
     float f[4];
 };
@@ -251,5 +255,26 @@ void op_matmul_experts(struct cx *cx, const struct view *dst, struct view src, s
  * `accumulate`.   dst0, src0 = src [T, K D], src1 = weights [T, K] */
 void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view weights,
                     bool accumulate);
+
+/* Where the state is that an op of a recurrent layer reads and changes. Rows are those of struct
+ * batch: a sequence's are contiguous and in order, and its state is taken on from the step before,
+ * by the journal's first `accept` rows and by its own without the last `guess`, which are left in
+ * the journal (state_geom.h). A sequence's rows are computed in order, each from the state that the
+ * rows before it give, guessed ones included: how they are cut into steps shows in no bit. */
+struct op_state {
+    struct view row_seq;       /* i32[T]: batch-local sequence, ascending (src2) */
+    struct view slot;          /* i32[S] (src3) */
+    struct view accept, guess; /* i32[S], or both absent: nothing is guessed (src4, src5) */
+    struct view pool;          /* base of the slots (src6) */
+    const struct state_geom *geom;
+    int32_t layer; /* i0 */
+};
+
+/* dst[T, C] = act(sum over taps j, ascending, of w[j, c] * x_{t - taps + 1 + j}[c]): a causal
+ * convolution of each channel. Rows before a sequence's first of this step are the state's history;
+ * the slot's zeros at its start. w is f32[taps * C], rows of taps, the oldest first; act is silu or
+ * none.   dst0, src0 = x, w0, i1 = silu */
+void op_conv_state(struct cx *cx, struct view dst, struct view x, const struct weight *w, bool silu,
+                   const struct op_state *s);
 
 #endif

@@ -283,6 +283,36 @@ static t9_status check_moe_combine(const struct op *op, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
+/* What the ops of recurrent layers have in common. */
+static t9_status check_state(const struct op *op, int32_t rows, struct t9_err *err)
+{
+    const struct view *slot = &op->src[3], *accept = &op->src[4], *guess = &op->src[5];
+    if (!op->state || op->state->shape.n_layers < 1)
+        return fail(op, err, "the geometry of the state is absent");
+    if (op->i[0] < 0 || op->i[0] >= op->state->shape.n_layers)
+        return fail(op, err, "state layer %d of %d", op->i[0], op->state->shape.n_layers);
+    T9_TRY(want(op, "row_seq", &op->src[2], VIEW_I32, rows, 1, err));
+    T9_TRY(want(op, "slot", slot, VIEW_I32, slot->rows, 1, err));
+    if (accept->p || guess->p) {
+        T9_TRY(want(op, "accept", accept, VIEW_I32, slot->rows, 1, err));
+        T9_TRY(want(op, "guess", guess, VIEW_I32, slot->rows, 1, err));
+    }
+    return want_any(op, "state pool", &op->src[6], VIEW_BYTES, err);
+}
+
+static t9_status check_conv_state(const struct op *op, struct t9_err *err)
+{
+    const struct view *dst = &op->dst[0];
+    T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
+    T9_TRY(check_state(op, dst->rows, err));
+    const struct state_shape *s = &op->state->shape;
+    T9_TRY(want(op, "dst", dst, VIEW_F32, dst->rows, s->channels, err));
+    T9_TRY(want(op, "x", &op->src[0], VIEW_F32, dst->rows, s->channels, err));
+    if (dst->p == op->src[0].p)
+        return fail(op, err, "dst is x");
+    return want_vector(op, op->w[0], s->taps * s->channels, err);
+}
+
 t9_status op_check(const struct op *op, struct t9_err *err)
 {
     switch (op->kind) {
@@ -298,6 +328,7 @@ t9_status op_check(const struct op *op, struct t9_err *err)
     case OP_MOE_ROUTE: return check_moe_route(op, err);
     case OP_MATMUL_EXPERTS: return check_matmul_experts(op, err);
     case OP_MOE_COMBINE: return check_moe_combine(op, err);
+    case OP_CONV_STATE: return check_conv_state(op, err);
     default: return t9_fail(err, T9_STATUS_INVALID, "op kind %d is unknown", op->kind);
     }
 }

@@ -2,11 +2,11 @@
  * backend/sink_compare.c - the sink that runs each op on two backends and stops at the first op
  * whose results differ.
  *
- * The other backend works on copies of what the op writes: its destinations, and for
- * qk_norm_rope_store the pages that it touches, in a small pool of their own. It runs first,
- * because destinations may alias sources; then the op runs in place on the first backend, and the
- * two are compared. The forward goes on with the first backend's results, so an error does not
- * travel.
+ * The other backend works on copies of what the op writes: its destinations, and the pages of
+ * qk_norm_rope_store or the slots of a recurrent layer that it touches, in a small pool of their
+ * own. It runs first, because destinations may alias sources; then the op runs in place on the
+ * first backend, and the two are compared. The forward goes on with the first backend's results, so
+ * an error does not travel.
  *
  * Allocates per op: a tool for tests and for looking at a model, not for serving. Engine thread
  * only.
@@ -25,6 +25,7 @@ struct copies {
     int32_t *page_table; /* the op's page table with ids into `pool` */
     int32_t *page_id;    /* [n_pages] id in the op's own pool */
     int32_t n_pages;
+    int32_t *slot; /* [S] the op's slots with ids into `pool` */
 };
 
 static void copies_free(struct copies *c)
@@ -34,6 +35,7 @@ static void copies_free(struct copies *c)
     mem_free(c->pool);
     mem_free(c->page_table);
     mem_free(c->page_id);
+    mem_free(c->slot);
 }
 
 static float *row_of(const struct view *v, int32_t row)
@@ -108,6 +110,26 @@ static t9_status copy_pages(struct op *op, struct copies *c, struct t9_err *err)
         memcpy(c->pool + (size_t)i * op->kv->page_bytes,
                (char *)pool->p + (size_t)c->page_id[i] * op->kv->page_bytes, op->kv->page_bytes);
     table->p = c->page_table;
+    pool->p = c->pool;
+    return T9_STATUS_OK;
+}
+
+/* Copies of the slots of all sequences. */
+static t9_status copy_slots(struct op *op, struct copies *c, struct t9_err *err)
+{
+    struct view *slot = &op->src[3], *pool = &op->src[6];
+    size_t slot_bytes = op->state->slot_bytes;
+    c->slot = mem_calloc((size_t)slot->rows, sizeof(int32_t));
+    c->pool = mem_alloc_aligned(64, (size_t)slot->rows * slot_bytes);
+    if (!c->slot || !c->pool)
+        return no_memory(err);
+    for (int32_t s = 0; s < slot->rows; s++) {
+        c->slot[s] = s;
+        memcpy(c->pool + (size_t)s * slot_bytes, state_slot(op->state, pool->p, i32_of(slot, s)),
+               slot_bytes);
+    }
+    slot->p = c->slot;
+    slot->stride = 1;
     pool->p = c->pool;
     return T9_STATUS_OK;
 }
@@ -203,6 +225,28 @@ static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op 
     return T9_STATUS_OK;
 }
 
+/* The layer's state of every sequence, and what the journal has of it. */
+static t9_status compare_state(struct cx *cx, const struct op *op, const struct op *other)
+{
+    const struct state_geom *g = op->state;
+    const struct state_shape *s = &g->shape;
+    int32_t n_matrix = s->key_dim * s->value_dim, layer = op->i[0];
+    for (int32_t i = 0; i < op->src[3].rows; i++) {
+        int32_t slot = i32_of(&op->src[3], i);
+        void *pool = op->src[6].p, *copy = other->src[6].p;
+        for (int32_t h = 0; h < s->n_heads; h++)
+            T9_TRY(compare_row(cx, op, "state matrix", i, state_matrix(g, pool, slot, layer, h),
+                               state_matrix(g, copy, i, layer, h), n_matrix));
+        T9_TRY(compare_row(cx, op, "history", i, state_history(g, pool, slot, layer),
+                           state_history(g, copy, i, layer), (s->taps - 1) * s->channels));
+        for (int32_t r = 0; op->src[5].p && r < i32_of(&op->src[5], i); r++)
+            T9_TRY(compare_row(cx, op, "journal", i, state_journal_conv(g, pool, slot, layer, r),
+                               state_journal_conv(g, copy, i, layer, r),
+                               g->conv_cols + g->delta_cols));
+    }
+    return T9_STATUS_OK;
+}
+
 static t9_status compare_all(struct cx *cx, const struct op *op, const struct op *other)
 {
     static const char *const names[OP_DST_MAX] = {"dst 0", "dst 1", "dst 2"};
@@ -214,6 +258,8 @@ static t9_status compare_all(struct cx *cx, const struct op *op, const struct op
                        : compare_row(cx, op, names[k], r, a, b, op->dst[k].cols));
         }
     }
+    if (op->state_write)
+        return compare_state(cx, op, other);
     return op->kv_write ? compare_kv(cx, op, other) : T9_STATUS_OK;
 }
 
@@ -225,6 +271,8 @@ static t9_status submit(struct cx *cx, const struct op *op)
     t9_status st = copy_dst(&other, &copies, &cx->err);
     if (st == T9_STATUS_OK && op->kv_write)
         st = copy_pages(&other, &copies, &cx->err);
+    if (st == T9_STATUS_OK && op->state_write)
+        st = copy_slots(&other, &copies, &cx->err);
     if (st != T9_STATUS_OK)
         goto done;
     for (int k = 0; k < op->n_w; k++) {

@@ -172,6 +172,20 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
     cx_release(cx, mark);
 }
 
+struct op_state block_state(const struct model *m, const struct batch *b, int32_t il)
+{
+    struct op_state s = {.row_seq = row_i32(b->row_seq, b),
+                         .slot = view_i32(b->state_slot, b->n_seqs, 1),
+                         .pool = {b->state_pool, 1, 1, 1, VIEW_BYTES, 0},
+                         .geom = b->state,
+                         .layer = m->layers[il].state_layer};
+    if (b->state_accept) {
+        s.accept = view_i32(b->state_accept, b->n_seqs, 1);
+        s.guess = view_i32(b->state_guess, b->n_seqs, 1);
+    }
+    return s;
+}
+
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t)
 {
     if (b->n_outputs == 0)

@@ -147,8 +147,8 @@ struct part {
     int32_t n_experts, first, n_out;
 };
 
-static t9_status load(struct binder *b, const struct weight **out, const struct gguf_tensor *t,
-                      bool vector, struct part part, struct t9_err *err)
+static t9_status read_weight(struct binder *b, struct weight *w, const struct gguf_tensor *t,
+                             bool vector, struct part part, struct t9_err *err)
 {
     uint64_t row_bytes = dtype_row_bytes(t->dtype, t->ne[0]);
     struct tensor_src ctx = {.b = b, .t = t};
@@ -164,11 +164,16 @@ static t9_status load(struct binder *b, const struct weight **out, const struct 
                              .n_experts = part.n_experts,
                              .read = read_tensor,
                              .ctx = &ctx};
+    return vector ? be_vector_load(b->m->be, w, &src, err) : be_weight_load(b->m->be, w, &src, err);
+}
+
+static t9_status load(struct binder *b, const struct weight **out, const struct gguf_tensor *t,
+                      bool vector, struct part part, struct t9_err *err)
+{
     struct weight *w = weight_slot(b->m);
     if (!w)
         return t9_fail(err, T9_STATUS_INTERNAL, "more weights than tensors");
-    T9_TRY(vector ? be_vector_load(b->m->be, w, &src, err)
-                  : be_weight_load(b->m->be, w, &src, err));
+    T9_TRY(read_weight(b, w, t, vector, part, err));
     b->m->n_weights++;
     b->m->info.weight_bytes += w->size_bytes;
     *out = w;
@@ -222,7 +227,7 @@ t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer
     return bind_bias(b, layer, stem, (struct shape){n_in, n_out, 0}, bias_flags, err);
 }
 
-/* A vector that no tensor has. */
+/* A vector that no tensor has so. */
 static t9_status bind_made(struct model *m, const struct weight **out, const char *name,
                            float *values, int32_t n, struct t9_err *err)
 {
@@ -239,6 +244,32 @@ static t9_status bind_made(struct model *m, const struct weight **out, const cha
     m->n_weights++;
     *out = w;
     return T9_STATUS_OK;
+}
+
+t9_status bind_conv(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                    int32_t taps, int32_t channels, struct t9_err *err)
+{
+    const struct gguf_tensor *t = NULL;
+    struct weight flat;
+    size_t n = (size_t)taps * (size_t)channels;
+    char full[64];
+    T9_TRY(find(b, &t, layer, name, (struct shape){taps, channels, 0}, BIND_REQUIRED, err));
+    T9_TRY(read_weight(b, &flat, t, true, (struct part){.n_out = channels}, err));
+    const float *from = flat.data;
+    float *rows = mem_calloc(n, sizeof(float));
+    t9_status st = T9_STATUS_OK;
+    if (!rows)
+        st = t9_fail(err, T9_STATUS_NOMEM, "no memory for %s", flat.name);
+    for (size_t i = 0; rows && i < n; i++)
+        rows[i % (size_t)taps * (size_t)channels + i / (size_t)taps] = from[i];
+    (void)tensor_of(b, layer, name, full);
+    if (st == T9_STATUS_OK)
+        st = bind_made(b->m, out, full, rows, (int32_t)n, err);
+    if (st == T9_STATUS_OK)
+        b->m->info.weight_bytes += flat.size_bytes;
+    be_weight_free(b->m->be, &flat);
+    mem_free(rows);
+    return st;
 }
 
 /* Rotary frequencies become a device vector, so that no forward computes a power. */
@@ -672,6 +703,8 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
     model_state_geom(m, &state);
     if (!b->state || !b->state_pool || !b->state_slot || b->state->slot_bytes != state.slot_bytes)
         return t9_fail(err, T9_STATUS_INVALID, "the batch has no recurrent state of this model");
+    if (!b->state_accept != !b->state_guess)
+        return t9_fail(err, T9_STATUS_INVALID, "accepted rows of the journal without guessed ones");
     return T9_STATUS_OK;
 }
 

@@ -174,6 +174,9 @@ t9_status bind_matrix(struct binder *b, const struct weight **out, int32_t layer
                       int32_t n_in, int32_t n_out, int flags, struct t9_err *err);
 t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer, const char *name,
                       int32_t n, int flags, struct t9_err *err);
+/* The taps [taps, channels] of a convolution, in the order that op_conv_state wants. */
+t9_status bind_conv(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                    int32_t taps, int32_t channels, struct t9_err *err);
 /* Matrix "<stem>.weight" with bias "<stem>.bias" as bias_flags says; BIND_NO_BIAS leaves a bias to
  * be reported as unknown. */
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
@@ -207,6 +210,8 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
 /* x += down(act(gate norm(x)) * up norm(x)), or the weighted sum of that over a row's experts */
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
                const struct trunk *t);
+/* Where layer il keeps its state. */
+struct op_state block_state(const struct model *m, const struct batch *b, int32_t il);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
 /* All of it: begin, attention, feed-forward and deep-stack inputs of each layer, head. Submits the

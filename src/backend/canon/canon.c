@@ -17,6 +17,7 @@ void canon_kernels(struct be_kernels *k)
     k->fn[OP_MOE_ROUTE] = canon_moe_route;
     k->fn[OP_MATMUL_EXPERTS] = canon_matmul_experts;
     k->fn[OP_MOE_COMBINE] = canon_moe_combine;
+    k->fn[OP_CONV_STATE] = canon_conv_state;
 }
 
 void canon_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

@@ -70,6 +70,13 @@ void canon_add(const struct op *op, struct be_task *t);
 void canon_moe_route(const struct op *op, struct be_task *t);
 void canon_matmul_experts(const struct op *op, struct be_task *t);
 void canon_moe_combine(const struct op *op, struct be_task *t);
+void canon_conv_state(const struct op *op, struct be_task *t);
+
+/* dst[i] = act(sum of w[j * stride + i] * rows[j][i], j ascending), i < n. */
+typedef void (*conv_row_fn)(float *dst, const float *const *rows, const float *w, size_t stride,
+                            int32_t taps, int32_t n, bool silu);
+/* The whole op with another way to compute a run of channels. */
+void canon_conv_state_by(const struct op *op, struct be_task *t, conv_row_fn conv_row);
 
 /* Outputs [lo, hi) of one row: dst[o] = w x (+ bias), of a plain weight. */
 void canon_product_row(const struct weight *w, const float *x, int32_t lo, int32_t hi, float *dst,

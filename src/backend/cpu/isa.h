@@ -90,6 +90,7 @@ struct cpu_isa {
     /* dst[i] (+)= sum of w[j] * y[j * stride + i], j ascending */
     void (*combine)(float *dst, const float *y, size_t stride, const float *w, int32_t n_slots,
                     int32_t n, bool accumulate);
+    conv_row_fn conv_row;
     /* x[0, n_rot) rotated in place by cos[half], sin[half]. */
     void (*rope)(float *x, const float *angles, int32_t n_rot, bool neox);
     void (*f16_from_f32)(uint16_t *dst, const float *src, int32_t n);
@@ -124,6 +125,7 @@ void cpu_act_mul(const struct op *op, struct be_task *t);
 void cpu_add(const struct op *op, struct be_task *t);
 void cpu_matmul_experts(const struct op *op, struct be_task *t);
 void cpu_moe_combine(const struct op *op, struct be_task *t);
+void cpu_conv_state(const struct op *op, struct be_task *t);
 
 void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes);
 

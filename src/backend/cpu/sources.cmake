@@ -11,6 +11,7 @@ list(APPEND backend_sources
     cpu/product.c
     cpu/rows.c
     cpu/slab.c
+    cpu/state.c
 )
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     list(APPEND backend_sources cpu/kernels/avx2.c cpu/kernels/avx512.c)
@@ -27,5 +28,5 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|amd64|AMD64)$")
     endif()
     # The families' .inc files are not scanned as headers by every generator.
     set_source_files_properties(cpu/kernels/avx2.c cpu/kernels/avx512.c PROPERTIES
-        OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul_few.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul_any.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/rows.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/attn.inc")
+        OBJECT_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul_few.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/matmul_any.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/rows.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/attn.inc;${CMAKE_CURRENT_SOURCE_DIR}/cpu/kernels/state.inc")
 endif()

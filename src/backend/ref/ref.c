@@ -110,6 +110,7 @@ void ref_kernels(struct be_kernels *k)
     k->fn[OP_MOE_ROUTE] = ref_moe_route;
     k->fn[OP_MATMUL_EXPERTS] = ref_matmul_experts;
     k->fn[OP_MOE_COMBINE] = ref_moe_combine;
+    k->fn[OP_CONV_STATE] = ref_conv_state;
 }
 
 void ref_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

@@ -18,6 +18,7 @@ void ref_attn_paged(const struct op *op, struct be_task *t);
 void ref_moe_route(const struct op *op, struct be_task *t);
 void ref_matmul_experts(const struct op *op, struct be_task *t);
 void ref_moe_combine(const struct op *op, struct be_task *t);
+void ref_conv_state(const struct op *op, struct be_task *t);
 
 /* Row `row` of a plain weight, dequantised; and a product of it. */
 void ref_weight_row(const struct weight *w, int32_t row, float *dst);

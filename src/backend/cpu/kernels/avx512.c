@@ -12,6 +12,8 @@
 
 #include "backend/cpu/kernels/attn.inc"
 
+#include "backend/cpu/kernels/state.inc"
+
 #define TILE_ROW_8(kind)                                                                           \
     [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL},
 #define TILE_ROW(kind)                                                                             \
@@ -29,6 +31,7 @@ const struct cpu_isa cpu_isa_avx512 = {
     .act_mul = act_mul,
     .add = add,
     .combine = combine,
+    .conv_row = conv_row,
     .rope = rope,
     .f16_from_f32 = f16_from_f32,
     .bf16_from_f32 = bf16_from_f32,

@@ -1,0 +1,13 @@
+/*
+ * backend/cpu/state.c - drivers of the ops of recurrent layers: canon's, with the lanes of an
+ * instruction set.
+ */
+#include "backend/cpu/isa.h"
+
+#include "backend/cpu/pool.h"
+
+void cpu_conv_state(const struct op *op, struct be_task *t)
+{
+    const struct cpu_isa *isa = pool_user(t->pool);
+    canon_conv_state_by(op, t, isa->conv_row);
+}
