@@ -26,7 +26,7 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
     uint64_t rows = (uint64_t)l->rows;
     uint64_t outputs = (uint64_t)l->outputs;
     uint64_t total = 0;
-    uint64_t at[7];
+    uint64_t at[8];
     uint64_t table;
     uint64_t n_logits;
     bool ok = num_mul((uint64_t)l->seqs, (uint64_t)l->pages, &table) &&
@@ -37,7 +37,8 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
               part(&total, &at[3], rows, sizeof(int32_t)) &&
               part(&total, &at[4], outputs, sizeof(int32_t)) &&
               part(&total, &at[5], table, sizeof(int32_t)) &&
-              part(&total, &at[6], n_logits, sizeof(float)) && total <= SIZE_MAX / 2;
+              part(&total, &at[6], (uint64_t)l->seqs, sizeof(int32_t)) &&
+              part(&total, &at[7], n_logits, sizeof(float)) && total <= SIZE_MAX / 2;
     if (!ok)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
                        "step buffers of %d rows, %d sequences and %d pages each do not fit the "
@@ -52,7 +53,8 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
     bb->row_seq = (int32_t *)(void *)(mem + at[3]);
     bb->out_row = (int32_t *)(void *)(mem + at[4]);
     bb->page_table = (int32_t *)(void *)(mem + at[5]);
-    bb->logits = (float *)(void *)(mem + at[6]);
+    bb->state_slot = (int32_t *)(void *)(mem + at[6]);
+    bb->logits = (float *)(void *)(mem + at[7]);
     bb->b = (struct batch){
         .n_seqs = l->seqs,
         .token = bb->token,
@@ -67,6 +69,13 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
         .logits = bb->logits,
     };
     return T9_STATUS_OK;
+}
+
+void batch_set_states(struct batch_buf *bb, const struct state_geom *geom, void *pool)
+{
+    bb->b.state = geom;
+    bb->b.state_pool = pool;
+    bb->b.state_slot = bb->state_slot;
 }
 
 void batch_buf_deinit(struct batch_buf *bb)
@@ -116,4 +125,9 @@ float *batch_logits(const struct batch_buf *bb, int32_t output, int32_t n_vocab)
 int32_t *batch_pages(const struct batch_buf *bb, int32_t seq)
 {
     return bb->page_table + (size_t)seq * (size_t)bb->b.page_table_stride;
+}
+
+int32_t *batch_state(const struct batch_buf *bb, int32_t seq)
+{
+    return bb->state_slot + seq;
 }

@@ -79,7 +79,7 @@ static t9_status alloc_slots(struct engine *e, struct t9_err *err)
 static t9_status alloc_tree(struct engine *e, struct t9_err *err)
 {
     char salt[160];
-    if (e->p.no_prefix_cache)
+    if (e->p.no_prefix_cache || e->state_bytes > 0)
         return T9_STATUS_OK;
     int n =
         snprintf(salt, sizeof salt, "%.24s %s %.*s %llu %s", be_numerics(e->p.be), e->info->arch,
@@ -94,7 +94,13 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     const struct engine_params *p = &e->p;
     T9_TRY(model_kv_geom(p->model, p->kv_type, &e->geom, err));
     T9_TRY(kv_pool_new(&e->pool, p->be, &e->geom, p->kv_bytes, err));
-    int64_t pool_tokens = (int64_t)kv_pool_stats(e->pool).pages_total * KV_PAGE_TOKENS;
+    struct state_geom state;
+    model_state_geom(p->model, &state);
+    T9_TRY(kv_pool_add_states(e->pool, &state, err));
+    e->state_bytes = kv_state_bytes(e->pool);
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    int64_t pool_tokens =
+        (int64_t)((kv.free_bytes - e->state_bytes) / kv.page_bytes) * KV_PAGE_TOKENS;
     e->max_length = p->max_length > 0 ? p->max_length : e->info->context_length;
     if (e->max_length < 2)
         return t9_fail(err, T9_STATUS_INVALID,
@@ -113,6 +119,8 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
                                   .pages = sched_pages(e->max_length),
                                   .n_vocab = e->info->n_vocab};
     T9_TRY(batch_buf_init(&e->batch, p->be, &limits, &e->geom, kv_pool_base(e->pool), err));
+    if (e->state_bytes > 0)
+        batch_set_states(&e->batch, kv_state_geom(e->pool), kv_state_base(e->pool));
     /* An output matrix may be padded beyond the vocabulary; such rows are no tokens. */
     e->n_sampled_vocab = e->info->n_vocab;
     if ((int64_t)p->vocab->n_tokens < e->n_sampled_vocab)

@@ -7,7 +7,7 @@
 #include "engine/batch.h"
 #include "engine/engine.h"
 #include "engine/sched.h"
-#include "kv/kv.h"
+#include "kv/state.h"
 
 enum { CHUNK_DEFAULT = 256 };
 
@@ -29,9 +29,13 @@ static t9_status eval_init(struct eval *ev, int32_t n, struct t9_err *err)
 {
     const struct eval_params *p = ev->p;
     int32_t n_pages = sched_pages(n);
+    struct state_geom state;
+    model_state_geom(p->model, &state);
     T9_TRY(model_kv_geom(p->model, p->kv_type, &ev->geom, err));
-    T9_TRY(kv_pool_new(&ev->pool, p->be, &ev->geom,
-                       (uint64_t)n_pages * (uint64_t)ev->geom.page_bytes, err));
+    T9_TRY(kv_pool_new(
+        &ev->pool, p->be, &ev->geom,
+        (uint64_t)n_pages * (uint64_t)ev->geom.page_bytes + (uint64_t)state.slot_bytes, err));
+    T9_TRY(kv_pool_add_states(ev->pool, &state, err));
     struct batch_limits limits = {.rows = ev->chunk,
                                   .outputs = ev->chunk,
                                   .seqs = 1,
@@ -49,6 +53,11 @@ static t9_status eval_init(struct eval *ev, int32_t n, struct t9_err *err)
     ev->scratch = (struct scratch){.base = mem, .cap = scratch_bytes};
     for (int32_t i = 0; i < n_pages; i++)
         batch_pages(&ev->batch, 0)[i] = kv_page_alloc(ev->pool);
+    if (state.shape.n_layers > 0) {
+        batch_set_states(&ev->batch, kv_state_geom(ev->pool), kv_state_base(ev->pool));
+        *batch_state(&ev->batch, 0) = kv_state_alloc(ev->pool);
+        kv_state_clear(ev->pool, *batch_state(&ev->batch, 0));
+    }
     return T9_STATUS_OK;
 }
 

@@ -15,8 +15,8 @@
 #include "engine/sched.h"
 #include "engine/signal.h"
 #include "engine/testing.h"
-#include "kv/kv.h"
 #include "kv/prefix.h"
+#include "kv/state.h"
 #include "sample/sample.h"
 
 #include <stdatomic.h>
@@ -46,6 +46,7 @@ struct seq {
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
     int32_t n_pages;     /* in its page table */
     int32_t output;      /* index of its last row's logits in this step, -1 = none */
+    int32_t state;       /* its recurrent state while it runs, after n_computed tokens; -1 = none */
     struct kv_hold hold;
     uint64_t give_up_ns; /* waits no longer than until then ... */
     uint64_t moved_step; /* ... nor PREFIX_PATIENCE_STEPS after the last page that came */
@@ -62,6 +63,7 @@ struct engine {
     struct engine_params p; /* constant */
     const struct model_info *info;
     struct kv_geom geom;
+    uint64_t state_bytes; /* of the budget, of one state; 0: the model has none */
     int32_t max_length, n_sampled_vocab;
     int32_t n_slots; /* max_batch that run and as many that wait for a prefix */
     engine_logits_hook hook;
@@ -87,7 +89,7 @@ struct engine {
     uint64_t step;
     struct request *waiting; /* by priority, then by id */
     uint64_t blocked_id;     /* this request had no room when there was room for ... */
-    int32_t blocked_room;    /* ... so many pages; 0 = none */
+    int64_t blocked_room;    /* ... so many bytes; 0 = none */
     bool trimmed;            /* since something used pages */
     char *plan_line;         /* NULL without plan log */
     struct state_box *state;
@@ -144,8 +146,9 @@ bool seq_wants_all_rows(const struct request *r);
 void seq_place(struct engine *e, int32_t slot, struct request *r);
 /* Extends the slot's hold along its known tokens. */
 struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns);
-/* From now on it gets rows; m is its last match. */
-void seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns);
+/* From now on it gets rows; m is its last match, and nothing was taken from the pool since. False
+ * when no state can be had: then nothing has changed. */
+bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns);
 /* Empties a slot; what was computed stays as cache. The request is the caller's. */
 void seq_leave(struct engine *e, int32_t slot);
 void seq_end(struct engine *e, int32_t slot, finish_reason reason, const struct t9_err *err);
@@ -157,8 +160,8 @@ void seq_end_some(struct engine *e, uint64_t now_ns);
 t9_status seq_grow_all(struct engine *e, struct t9_err *err);
 /* Gives pages that were filled by now to the tree. */
 t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct t9_err *err);
-/* Pages that are free or hold cache that nobody uses. */
-int32_t seq_pages_to_be_had(const struct engine *e);
+/* Bytes of the pool that are free or hold cache that nobody uses. */
+int64_t seq_bytes_to_be_had(const struct engine *e);
 /* The error of a request whose deadline has passed. */
 void seq_expired_error(const struct engine *e, const struct request *r, uint64_t now_ns,
                        struct t9_err *err);

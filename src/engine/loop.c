@@ -394,7 +394,12 @@ static t9_status warm_up(struct engine *e, struct t9_err *err)
     static const int32_t tokens[WARM_UP_ROWS];
     int32_t n = e->p.step_tokens < WARM_UP_ROWS ? e->p.step_tokens : WARM_UP_ROWS;
     int32_t page = kv_page_alloc(e->pool);
+    int32_t own_state = kv_state_alloc(e->pool);
     batch_pages(&e->batch, 0)[0] = page;
+    if (own_state >= 0) {
+        *batch_state(&e->batch, 0) = own_state;
+        kv_state_clear(e->pool, own_state);
+    }
     batch_clear(&e->batch);
     (void)batch_add_rows(&e->batch, 0, tokens, n, 0);
     (void)batch_add_output(&e->batch);
@@ -403,6 +408,8 @@ static t9_status warm_up(struct engine *e, struct t9_err *err)
     if (st == T9_STATUS_OK)
         sched_cost_update(&e->fit, &e->cost, n, n, sched_keys(0, n), clock_now_ns() - begin_ns);
     kv_page_free(e->pool, page);
+    if (own_state >= 0)
+        kv_state_free(e->pool, own_state);
     kv_pool_trim(e->pool);
     e->trimmed = true;
     return st;

@@ -98,23 +98,24 @@ void queue_end_some(struct engine *e, uint64_t now_ns)
 
 /* ---- room ---- */
 
-/* Pages that a slot needs beyond those it has, to compute what it knows and reply a little. */
-static int32_t pages_ahead(const struct engine *e, int32_t slot, int32_t n_preempted)
+/* Bytes that a slot needs beyond those it has, to compute what it knows and reply a little. */
+static int64_t bytes_ahead(const struct engine *e, int32_t slot, int32_t n_preempted)
 {
     const struct seq *s = &e->seqs[slot];
     int32_t n_left = s->req->prompt_only ? 0 : s->req->n_prompt + s->req->max_tokens - s->n_known;
     int64_t n = (int64_t)s->n_known + sched_margin_tokens(n_left, n_preempted);
-    int32_t pages = sched_pages(n) - s->n_pages;
-    return pages > 0 ? pages : 0;
+    int64_t pages = sched_pages(n) - s->n_pages;
+    return (pages > 0 ? pages * (int64_t)e->geom.page_bytes : 0) +
+           (s->state < 0 ? (int64_t)e->state_bytes : 0);
 }
 
-/* Pages that can be had beside what the running sequences need next. */
-static int32_t room(const struct engine *e)
+/* Bytes that can be had beside what the running sequences need next. */
+static int64_t room(const struct engine *e)
 {
-    int32_t n = seq_pages_to_be_had(e);
+    int64_t n = seq_bytes_to_be_had(e);
     for (int32_t i = 0; i < e->n_slots; i++) {
         if (e->seqs[i].req && e->seqs[i].req->engine_private)
-            n -= pages_ahead(e, i, 0);
+            n -= bytes_ahead(e, i, 0);
     }
     return n;
 }
@@ -124,7 +125,7 @@ static bool has_room(const struct engine *e, int32_t slot)
     const struct request *r = e->seqs[slot].req;
     int32_t times = atomic_load_explicit(&r->n_preempted, memory_order_relaxed);
     /* With nobody running it starts in any case: it fits alone, and takes what it needs. */
-    return e->n_running_now == 0 || pages_ahead(e, slot, times) <= room(e);
+    return e->n_running_now == 0 || bytes_ahead(e, slot, times) <= room(e);
 }
 
 /* ---- PREFIX ---- */
@@ -182,9 +183,10 @@ static bool start_waiting(struct engine *e, uint64_t now_ns)
             continue;
         if (e->n_running_now >= e->p.max_batch || !has_room(e, i))
             return false;
+        if (!seq_start(e, i, &m, now_ns))
+            return false;
         if (m.pending)
             stats_count(&e->n.prefix_given_up, 1);
-        seq_start(e, i, &m, now_ns);
     }
     return true;
 }
@@ -219,9 +221,7 @@ static bool start(struct engine *e, struct request *r, int32_t slot, uint64_t no
     struct kv_match m = seq_match(e, slot, now_ns);
     if (m.pending) {
         begin_wait(e, slot, &m, now_ns);
-    } else if (has_room(e, slot)) {
-        seq_start(e, slot, &m, now_ns);
-    } else {
+    } else if (!has_room(e, slot) || !seq_start(e, slot, &m, now_ns)) {
         seq_leave(e, slot);
         e->blocked_id = r->id;
         e->blocked_room = room(e);

@@ -26,21 +26,22 @@ int32_t *seq_known(const struct engine *e, int32_t slot)
     return e->known + (size_t)slot * (size_t)e->max_length;
 }
 
-int32_t seq_pages_to_be_had(const struct engine *e)
+int64_t seq_bytes_to_be_had(const struct engine *e)
 {
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    int32_t cold = e->tree ? kv_tree_stats(e->tree).cold_pages : 0;
-    return kv.pages_total - kv.pages_used + cold;
+    int64_t cold = e->tree ? kv_tree_stats(e->tree).cold_pages : 0;
+    return (int64_t)kv.free_bytes + cold * (int64_t)kv.page_bytes;
 }
 
-/* Drops cache until n pages are free, as far as that is possible; unpinned cache first. */
-static void make_free(struct engine *e, int32_t n)
+/* Drops cache until that many bytes are free, as far as that is possible; unpinned cache first. */
+static void make_free(struct engine *e, uint64_t bytes)
 {
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    int32_t wanted = n - (kv.pages_total - kv.pages_used);
-    if (wanted < 1 || !e->tree)
+    if (bytes <= kv.free_bytes || !e->tree)
         return;
     uint64_t now_ns = clock_now_ns();
+    uint64_t missing = bytes - kv.free_bytes;
+    int32_t wanted = (int32_t)((missing + kv.page_bytes - 1) / kv.page_bytes);
     wanted -= kv_tree_evict(e->tree, wanted, false, now_ns);
     if (wanted > 0)
         (void)kv_tree_evict(e->tree, wanted, true, now_ns);
@@ -60,7 +61,8 @@ void seq_place(struct engine *e, int32_t slot, struct request *r)
     int32_t n_log = atomic_load_explicit(&r->n_tokens, memory_order_relaxed);
     memcpy(known, r->prompt, (size_t)r->n_prompt * sizeof *known);
     memcpy(known + r->n_prompt, r->tokens, (size_t)n_log * sizeof *known);
-    e->seqs[slot] = (struct seq){.req = r, .n_known = r->n_prompt + n_log, .output = -1};
+    e->seqs[slot] =
+        (struct seq){.req = r, .n_known = r->n_prompt + n_log, .output = -1, .state = -1};
     e->sched[slot] = (struct sched_seq){
         .used = true, .priority = r->priority, .order = r->id, .last_step = e->step};
 }
@@ -113,7 +115,7 @@ static void copy_tail(struct engine *e, int32_t slot, const struct kv_match *m)
     struct seq *s = &e->seqs[slot];
     if (m->n_tail < 1 || m->tail_page < 0)
         return;
-    make_free(e, 1);
+    make_free(e, e->geom.page_bytes);
     int32_t page = kv_page_alloc(e->pool);
     if (page < 0)
         return;
@@ -160,10 +162,27 @@ static void start_clocks(struct engine *e, struct seq *s, uint64_t now_ns)
     loop_set_clock(&r->clocks.admitted, now_ns);
 }
 
-void seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns)
+/* Gives a sequence its own state. */
+static bool take_state(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    if (e->state_bytes == 0)
+        return true;
+    make_free(e, e->state_bytes);
+    s->state = kv_state_alloc(e->pool);
+    if (s->state < 0)
+        return false;
+    kv_state_clear(e->pool, s->state);
+    *batch_state(&e->batch, slot) = s->state;
+    return true;
+}
+
+bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns)
 {
     struct seq *s = &e->seqs[slot];
     struct request *r = s->req;
+    if (!take_state(e, slot))
+        return false;
     copy_tail(e, slot, m);
     note_divergence(e, slot);
     start_clocks(e, s, now_ns);
@@ -182,6 +201,7 @@ void seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_
     r->engine_private = s;
     atomic_store_explicit(&r->state, REQ_STATE_RUNNING, memory_order_relaxed);
     loop_notify(r);
+    return true;
 }
 
 /* ---- a request goes ---- */
@@ -204,6 +224,8 @@ void seq_leave(struct engine *e, int32_t slot)
     /* The newest first, so that the oldest lies on top of the stack and is used again first. */
     for (int32_t i = s->n_pages - 1; i >= n_own; i--)
         kv_page_free(e->pool, pages[i]);
+    if (s->state >= 0)
+        kv_state_free(e->pool, s->state);
     if (e->tree)
         kv_tree_release(e->tree, &s->hold, now_ns);
     if (s->waits)
@@ -328,7 +350,7 @@ t9_status seq_grow_all(struct engine *e, struct t9_err *err)
         wanted += pages_wanted(e, i);
     if (wanted == 0)
         return T9_STATUS_OK;
-    make_free(e, wanted);
+    make_free(e, (uint64_t)wanted * e->geom.page_bytes);
     for (int32_t i; (i = first_wanting(e)) >= 0;) {
         grow(e, i);
         while (pages_wanted(e, i) > 0) {
@@ -340,7 +362,7 @@ t9_status seq_grow_all(struct engine *e, struct t9_err *err)
             preempt(e, victim);
             if (victim == i)
                 break;
-            make_free(e, pages_wanted(e, i));
+            make_free(e, (uint64_t)pages_wanted(e, i) * e->geom.page_bytes);
             grow(e, i);
         }
     }

@@ -128,6 +128,15 @@ static t9_status check_slot(const struct engine *e, int32_t slot, struct t9_err 
     if (!s->waits && plan->n_pending != s->n_known - s->n_computed)
         return t9_fail(err, T9_STATUS_CORRUPT, "slot %d: %d tokens pending, not %d", slot,
                        plan->n_pending, s->n_known - s->n_computed);
+    if (e->state_bytes > 0 && (s->waits ? s->state >= 0
+                                        : !kv_state_is_used(e->pool, s->state) ||
+                                              *batch_state(&e->batch, slot) != s->state))
+        return t9_fail(err, T9_STATUS_CORRUPT, "slot %d: state %d is not its own", slot, s->state);
+    for (int32_t other = 0; other < slot && s->state >= 0; other++) {
+        if (e->seqs[other].req && e->seqs[other].state == s->state)
+            return t9_fail(err, T9_STATUS_CORRUPT, "slots %d and %d both have state %d", other,
+                           slot, s->state);
+    }
     /* An own page is in no other table. */
     for (int32_t i = s->hold.n_pages; i < s->n_pages; i++) {
         for (int32_t other = 0; other < e->n_slots; other++) {
@@ -148,9 +157,11 @@ t9_status engine_check(struct engine *e, struct t9_err *err)
     int32_t n_own = 0;
     int32_t n_running = 0;
     int32_t n_prefix = 0;
+    int32_t n_states = 0;
     for (int32_t i = 0; i < e->n_slots; i++) {
         const struct seq *s = &e->seqs[i];
         T9_TRY(check_slot(e, i, err));
+        n_states += s->req && s->state >= 0;
         n_own += s->n_pages - s->hold.n_pages;
         n_running += s->req && !s->waits;
         n_prefix += s->req && s->waits;
@@ -165,10 +176,13 @@ t9_status engine_check(struct engine *e, struct t9_err *err)
         T9_TRY(kv_tree_check(e->tree, e->check_holds, n_holds, err));
         n_tree = kv_tree_stats(e->tree).pages;
     }
-    int32_t used = kv_pool_stats(e->pool).pages_used;
-    if (used != n_tree + n_own)
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    if (kv.pages_used != n_tree + n_own)
         return t9_fail(err, T9_STATUS_CORRUPT,
-                       "%d pages are used; the tree has %d and the sequences %d", used, n_tree,
-                       n_own);
+                       "%d pages are used; the tree has %d and the sequences %d", kv.pages_used,
+                       n_tree, n_own);
+    if (kv.states_used != n_states)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%d states are used; the sequences have %d",
+                       kv.states_used, n_states);
     return T9_STATUS_OK;
 }

@@ -3,7 +3,8 @@
  * as tokens arrive. Engine thread only, except kv_pool_stats.
  *
  * A declared context costs nothing: the pool's bookkeeping is sized by its byte budget, not by any
- * declared length. Freed pages are reused last-in first-out, so memory follows use.
+ * declared length. Freed pages are reused last-in first-out, so memory follows use. The recurrent
+ * states of hybrid models (state.h) come out of the same budget.
  */
 #ifndef T9_KV_KV_H
 #define T9_KV_KV_H
@@ -18,8 +19,10 @@
 struct kv_pool;
 
 struct kv_pool_stats {
-    int32_t pages_total, pages_used, pages_peak;
-    uint64_t page_bytes;
+    int32_t pages_total, pages_used, pages_peak; /* total: if there were no states */
+    int32_t states_used;
+    uint64_t page_bytes, state_bytes; /* of one */
+    uint64_t free_bytes;              /* of the budget, which pages and states share */
 };
 
 /* As many pages as fit budget_bytes (at least one, else INVALID with the smallest useful budget).
@@ -30,8 +33,8 @@ void kv_pool_free(struct kv_pool *p);
 void *kv_pool_base(const struct kv_pool *p);
 const struct kv_geom *kv_pool_geom(const struct kv_pool *p);
 struct be *kv_pool_be(const struct kv_pool *p);
-/* A page id, or -1 when all are used. Its memory may hold an earlier owner's values: attention
- * never reads beyond the tokens a sequence wrote. */
+/* A page id, or -1 when the budget is used up. Its memory may hold an earlier owner's values:
+ * attention never reads beyond the tokens a sequence wrote. */
 int32_t kv_page_alloc(struct kv_pool *p);
 void kv_page_free(struct kv_pool *p, int32_t page);
 /* Copies all bytes of page src to page dst. */

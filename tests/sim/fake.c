@@ -26,11 +26,17 @@ void sim_logits(uint64_t chain, float out[SIM_VOCAB])
         out[j] = (float)(sim_mix(chain + j) >> 40) * (6.0f / 16777216.0f);
 }
 
-struct model *sim_model(void)
+struct model *sim_model(bool has_state)
 {
-    static struct model m = {
-        .info = {.arch = "sim", .n_layers = 1, .n_vocab = SIM_VOCAB, .context_length = 1 << 20}};
-    return &m;
+    static struct model m[2] = {
+        {.info = {.arch = "sim", .n_layers = 1, .n_vocab = SIM_VOCAB, .context_length = 1 << 20}},
+        {.info = {.arch = "sim",
+                  .n_layers = 1,
+                  .n_recurrent = 1,
+                  .n_vocab = SIM_VOCAB,
+                  .context_length = 1 << 20}},
+    };
+    return &m[has_state];
 }
 
 const struct vocab *sim_vocab(void)
@@ -96,6 +102,13 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
     (void)m;
     return kv_geom_init_same(out, 1, 1, 8, type) ? T9_STATUS_OK
                                                  : t9_fail(err, T9_STATUS_INVALID, "geometry");
+}
+
+void model_state_geom(const struct model *m, struct state_geom *out)
+{
+    const struct state_shape shape = {.n_layers = m->info.n_recurrent, .taps = 2, .channels = 2500};
+    const struct state_shape none = {0};
+    (void)state_geom_init(out, m->info.n_recurrent > 0 ? &shape : &none);
 }
 
 t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
@@ -193,6 +206,12 @@ static uint64_t attend(struct be *be, const struct batch *b, int32_t seq, int32_
     return chain;
 }
 
+/* The state is the hash of the tokens before the row. */
+static uint64_t *state_of(const struct batch *b, int32_t seq)
+{
+    return (uint64_t *)(void *)state_history(b->state, b->state_pool, b->state_slot[seq], 0);
+}
+
 static bool rules_hold(const struct batch *b, int32_t row)
 {
     int32_t idx = b->kv_idx[row];
@@ -217,7 +236,13 @@ static void run_batch(struct be *be, const struct batch *b)
         }
         if (row == 0 || b->row_seq[row - 1] != seq)
             chain = attend(be, b, seq, idx);
+        if (b->state && *state_of(b, seq) != chain) {
+            fault(be, "its state is of another text", seq, idx);
+            return;
+        }
         chain = sim_chain(chain, b->token[row]);
+        if (b->state)
+            *state_of(b, seq) = chain;
         *slot_of(b, seq, idx) =
             (struct sim_slot){.chain = chain, .token = b->token[row], .index = idx};
         keys += (uint64_t)idx;

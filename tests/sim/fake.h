@@ -21,6 +21,7 @@
 enum {
     SIM_VOCAB = 40,
     SIM_EOG = 1,
+    SIM_STATE_BYTES = 12288, /* three pages */
 };
 
 struct model {
@@ -47,7 +48,7 @@ uint64_t sim_mix(uint64_t x);
 uint64_t sim_chain(uint64_t chain, int32_t token);
 /* Logits that follow the tokens of this hash. */
 void sim_logits(uint64_t chain, float out[SIM_VOCAB]);
-struct model *sim_model(void);
+struct model *sim_model(bool has_state); /* beside the pages a recurrent state */
 const struct vocab *sim_vocab(void);
 void sim_clock_set(uint64_t ns);
 void sim_clock_add(uint64_t ns);

@@ -70,7 +70,7 @@ struct seen {
 
 struct episode {
     uint64_t seed, rng;
-    bool verbose;
+    bool verbose, hybrid;
     struct be be;
     struct engine_params p;
     struct engine *e;
@@ -484,9 +484,10 @@ static void random_engine(struct episode *ep)
     static const int32_t batches[] = {1, 2, 3, 4, 8, 16};
     static const int32_t queues[] = {4, 32, 256, 256};
     engine_params_init(&ep->p);
+    ep->hybrid = percent(ep, 40);
     uint32_t size = draw(ep, 10);
     ep->pages = size < 4 ? between(ep, 2, 8) : between(ep, 8, size < 8 ? 40 : 120);
-    ep->p.model = sim_model();
+    ep->p.model = sim_model(ep->hybrid);
     ep->p.be = &ep->be;
     ep->p.vocab = sim_vocab();
     ep->p.kv_type = KV_TYPE_F16;
@@ -504,6 +505,8 @@ static void random_engine(struct episode *ep)
     ep->reply_max = percent(ep, 70) ? between(ep, 1, 40) : between(ep, 20, 200);
     if (percent(ep, 50))
         crowd(ep);
+    if (ep->hybrid)
+        ep->p.kv_bytes += (uint64_t)(1 + draw(ep, 4) * draw(ep, 4)) * SIM_STATE_BYTES;
 }
 
 static void open_engine(struct episode *ep)
@@ -534,7 +537,7 @@ static void run_alone(struct episode *ep)
     c->r->sampling = ep->sample_params;
     c->r->choice = ep->sample_choice;
     c->r->ignore_eos = ep->sample_ignore_eos;
-    ep->p.kv_bytes = (uint64_t)(2 * LENGTH_MAX / KV_PAGE_TOKENS) * 4096;
+    ep->p.kv_bytes = (uint64_t)(2 * LENGTH_MAX / KV_PAGE_TOKENS) * 4096 + SIM_STATE_BYTES;
     ep->p.max_length = LENGTH_MAX;
     ep->p.max_batch = 1;
     ep->p.step_tokens = LENGTH_MAX;

@@ -34,6 +34,16 @@ struct model *fake_model(void)
     return &m;
 }
 
+struct model *fake_hybrid(void)
+{
+    static struct model m = {.info = {.arch = "fake",
+                                      .n_layers = 1,
+                                      .n_recurrent = 1,
+                                      .n_vocab = FAKE_VOCAB,
+                                      .context_length = FAKE_CONTEXT}};
+    return &m;
+}
+
 const struct vocab *fake_vocab(void)
 {
     static const uint8_t types[FAKE_TOKENS];
@@ -95,6 +105,13 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
     (void)m;
     return kv_geom_init_same(out, 1, 1, 8, type) ? T9_STATUS_OK
                                                  : t9_fail(err, T9_STATUS_INVALID, "geometry");
+}
+
+void model_state_geom(const struct model *m, struct state_geom *out)
+{
+    const struct state_shape shape = {.n_layers = m->info.n_recurrent, .taps = 2, .channels = 4};
+    const struct state_shape none = {0};
+    (void)state_geom_init(out, m->info.n_recurrent > 0 ? &shape : &none);
 }
 
 t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t max_rows,
@@ -176,20 +193,34 @@ static bool rules_hold(const struct batch *b, int32_t row)
            (b->row_seq[row - 1] == b->row_seq[row] && b->kv_idx[row - 1] + 1 == idx);
 }
 
+/* The row's sequence has a state that is the hash of its tokens. */
+static uint64_t take_into_state(const struct batch *b, int32_t row)
+{
+    int32_t at = b->state_slot[b->row_seq[row]];
+    uint64_t *h = (uint64_t *)(void *)state_history(b->state, b->state_pool, at, 0);
+    *h = chain(*h, b->token[row]);
+    return *h;
+}
+
 static void run_batch(struct be *be, const struct batch *b)
 {
+    uint64_t of_state[FAKE_ROWS_MAX] = {0};
     for (int32_t row = 0; row < b->n_rows; row++) {
-        if (!rules_hold(b, row)) {
+        if (!rules_hold(b, row) || row >= FAKE_ROWS_MAX) {
             atomic_fetch_add(&be->broken, 1);
             return;
         }
         *slot_of(b, row, b->kv_idx[row]) = b->token[row];
+        if (b->state)
+            of_state[row] = take_into_state(b, row);
     }
     for (int32_t o = 0; o < b->n_outputs; o++) {
         int32_t row = b->out_row[o];
         uint64_t h = 0;
         for (int32_t i = 0; i <= b->kv_idx[row]; i++)
             h = chain(h, *slot_of(b, row, i));
+        if (b->state && of_state[row] != h)
+            h = ~h; /* another text's state: other logits */
         logits_of_hash(h, b->token[row], b->logits + (size_t)o * FAKE_VOCAB);
     }
 }

@@ -24,6 +24,7 @@ enum {
         59, /* a sequence whose newest token this is gets a NaN among its logits; never sampled */
     FAKE_CONTEXT = 1 << 20, /* what the file declares */
     FAKE_LOG_CAP = 4096,
+    FAKE_ROWS_MAX = 4096, /* of a step */
 };
 
 struct model {
@@ -47,6 +48,7 @@ struct be {
 struct be *fake_be_new(void);
 void fake_be_free(struct be *be);
 struct model *fake_model(void);
+struct model *fake_hybrid(void); /* beside the pages a recurrent state of 4 KB */
 const struct vocab *fake_vocab(void);
 /* Logits that follow the tokens [n]. */
 void fake_logits(const int32_t *tokens, int32_t n, float out[FAKE_VOCAB]);

@@ -57,6 +57,7 @@ struct setup {
 struct second {
     struct loaded l;
     struct kv_geom geom;
+    struct state_geom state;
     struct kv_pool *pool;
     struct batch_buf batch;
     struct tape tape;
@@ -78,8 +79,11 @@ static void second_init(struct second *s, const struct setup *set)
     int32_t n_pages = sched_pages(LENGTH_MAX);
     load_file(&s->l, set->path, "cpu", 1);
     ok(model_kv_geom(s->l.m, set->type, &s->geom, &err), &err);
-    ok(kv_pool_new(&s->pool, s->l.be, &s->geom, (uint64_t)n_pages * s->geom.page_bytes, &err),
+    model_state_geom(s->l.m, &s->state);
+    ok(kv_pool_new(&s->pool, s->l.be, &s->geom,
+                   (uint64_t)n_pages * s->geom.page_bytes + s->state.slot_bytes, &err),
        &err);
+    ok(kv_pool_add_states(s->pool, &s->state, &err), &err);
     struct batch_limits limits = {.rows = CHUNK_MAX,
                                   .outputs = 1,
                                   .seqs = 1,
@@ -92,6 +96,10 @@ static void second_init(struct second *s, const struct setup *set)
     s->scratch = (struct scratch){.base = mem, .cap = s->scratch_bytes};
     for (int32_t i = 0; i < n_pages; i++)
         batch_pages(&s->batch, 0)[i] = kv_page_alloc(s->pool);
+    if (s->state.shape.n_layers > 0) {
+        batch_set_states(&s->batch, &s->state, kv_state_base(s->pool));
+        *batch_state(&s->batch, 0) = kv_state_alloc(s->pool);
+    }
 }
 
 static void second_deinit(struct second *s)
@@ -107,6 +115,8 @@ static void second_deinit(struct second *s)
 static t9_status second_compute(struct second *s, const int32_t *tokens, int32_t n, uint64_t *rng,
                                 struct t9_err *err)
 {
+    if (s->state.shape.n_layers > 0)
+        kv_state_clear(s->pool, *batch_state(&s->batch, 0));
     for (int32_t at = 0; at < n;) {
         struct cx cx;
         int32_t n_now = 1 + (int32_t)(test_random(rng) % CHUNK_MAX);

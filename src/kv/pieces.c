@@ -1,0 +1,96 @@
+/*
+ * kv/pieces.c - which pieces of the pool are used, and when memory goes back to the system: what
+ * pages and states have in common. See pool.h. It knows nothing of what lies in a piece.
+ */
+#include "kv/pool.h"
+
+t9_status pieces_init(struct pieces *x, struct be *be, uint64_t n, size_t stride_bytes,
+                      uint64_t cost_bytes, size_t table_bytes, struct t9_err *err)
+{
+    x->n_max = (int32_t)n;
+    x->stride_bytes = stride_bytes;
+    x->cost_bytes = cost_bytes;
+    x->base_bytes = (size_t)n * stride_bytes;
+    x->tables_bytes = (size_t)n * (sizeof *x->free_stack + sizeof *x->used + table_bytes);
+    T9_TRY(be_reserve(be, x->base_bytes, &x->base, err));
+    be_want_huge(be, x->base, x->base_bytes);
+    T9_TRY(be_reserve(be, x->tables_bytes, &x->tables, err));
+    x->free_stack = x->tables;
+    x->used = (uint8_t *)(x->free_stack + n);
+    return T9_STATUS_OK;
+}
+
+void pieces_deinit(struct pieces *x, struct be *be)
+{
+    if (x->base)
+        be_unreserve(be, x->base, x->base_bytes);
+    if (x->tables)
+        be_unreserve(be, x->tables, x->tables_bytes);
+}
+
+static void decommit(struct kv_pool *p, struct pieces *x, int32_t id)
+{
+    be_decommit(p->be, (char *)x->base + (size_t)id * x->stride_bytes, x->stride_bytes);
+}
+
+static uint64_t memory_bytes(const struct pieces *x)
+{
+    return (uint64_t)(x->n_ever - x->n_trimmed) * x->cost_bytes;
+}
+
+/* Unused memory of `other` makes way for a piece of x that has none yet. */
+static void make_way(struct kv_pool *p, const struct pieces *x, struct pieces *other)
+{
+    uint64_t all = memory_bytes(x) + x->cost_bytes + memory_bytes(other);
+    while (all > p->budget_bytes && other->n_trimmed < other->n_free) {
+        decommit(p, other, other->free_stack[other->n_trimmed++]);
+        all -= other->cost_bytes;
+    }
+}
+
+int32_t pieces_alloc(struct kv_pool *p, struct pieces *x, struct pieces *other)
+{
+    int32_t id;
+    if (kv_pool_stats(p).free_bytes < x->cost_bytes)
+        return -1;
+    if (x->n_free > 0) {
+        if (x->n_trimmed == x->n_free)
+            make_way(p, x, other);
+        id = x->free_stack[--x->n_free];
+        if (x->n_trimmed > x->n_free)
+            x->n_trimmed = x->n_free;
+    } else if (x->n_ever < x->n_max) {
+        make_way(p, x, other);
+        id = x->n_ever++;
+    } else {
+        return -1;
+    }
+    x->used[id] = 1;
+    int32_t used = atomic_load_explicit(&x->n_used, memory_order_relaxed) + 1;
+    atomic_store_explicit(&x->n_used, used, memory_order_relaxed);
+    if (used > atomic_load_explicit(&x->n_peak, memory_order_relaxed))
+        atomic_store_explicit(&x->n_peak, used, memory_order_relaxed);
+    return id;
+}
+
+void pieces_free(struct pieces *x, int32_t id)
+{
+    bool ok = pieces_is_used(x, id);
+    T9_ASSERT(ok);
+    if (!ok)
+        return;
+    x->used[id] = 0;
+    x->free_stack[x->n_free++] = id;
+    atomic_fetch_sub_explicit(&x->n_used, 1, memory_order_relaxed);
+}
+
+bool pieces_is_used(const struct pieces *x, int32_t id)
+{
+    return id >= 0 && id < x->n_ever && x->used[id] != 0;
+}
+
+void pieces_trim(struct kv_pool *p, struct pieces *x)
+{
+    for (; x->n_trimmed < x->n_free; x->n_trimmed++)
+        decommit(p, x, x->free_stack[x->n_trimmed]);
+}
