@@ -1,5 +1,5 @@
 /*
- * backend/det_math.h - exp, silu, gelu and sincos with the same bits on every machine.
+ * backend/det_math.h - exp, tanh, silu, gelu and sincos with the same bits on every machine.
  *
  * Only IEEE operations whose result is fixed are used: add, multiply, divide, fused multiply-add,
  * round to nearest even. So the SIMD kernels repeat these functions lane by lane, with the
@@ -33,9 +33,26 @@
 #define DET_GELU_A 1.59576912f   /* 2 sqrt(2/pi) */
 #define DET_GELU_B 0.0713548163f /* A * 0.044715 */
 
+/* tanh(u) = m / (m + 2), m = exp(2u) - 1; beyond MAX = 2u it is 1 to the last bit. */
+#define DET_TANH_MAX 40.0f
+
 /* gpt-oss: g * sigmoid(ALPHA g) * (u + 1) with g <= LIMIT, |u| <= LIMIT. */
 #define DET_SWIGLU_ALPHA 1.702f
 #define DET_SWIGLU_LIMIT 7.0f
+
+/* exp(x) = (1 + result) * *scale, for finite x between MIN and MAX. */
+static inline float det_exp_part(float x, float *scale)
+{
+    float n = rintf(x * DET_EXP_LOG2E);
+    float r = fmaf(n, -DET_EXP_LN2_HI, x);
+    r = fmaf(n, -DET_EXP_LN2_LO, r);
+    float p = fmaf(DET_EXP_C6, r, DET_EXP_C5);
+    p = fmaf(p, r, DET_EXP_C4);
+    p = fmaf(p, r, DET_EXP_C3);
+    p = fmaf(p, r, DET_EXP_C2);
+    *scale = num_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
+    return fmaf(p, r * r, r);
+}
 
 static inline float det_exp(float x)
 {
@@ -45,16 +62,19 @@ static inline float det_exp(float x)
         return INFINITY;
     if (x != x)
         return x;
-    float n = rintf(x * DET_EXP_LOG2E);
-    float r = fmaf(n, -DET_EXP_LN2_HI, x);
-    r = fmaf(n, -DET_EXP_LN2_LO, r);
-    float p = fmaf(DET_EXP_C6, r, DET_EXP_C5);
-    p = fmaf(p, r, DET_EXP_C4);
-    p = fmaf(p, r, DET_EXP_C3);
-    p = fmaf(p, r, DET_EXP_C2);
-    p = fmaf(p, r * r, r);
-    p = p + 1.0f;
-    return p * num_f32_from_bits((uint32_t)((int32_t)n + 127) << 23);
+    float scale, p = det_exp_part(x, &scale) + 1.0f;
+    return p * scale;
+}
+
+static inline float det_tanh(float u)
+{
+    if (u != u)
+        return u;
+    float scale, two_u = u + u;
+    two_u = two_u > DET_TANH_MAX ? DET_TANH_MAX : two_u < -DET_TANH_MAX ? -DET_TANH_MAX : two_u;
+    float p = det_exp_part(two_u, &scale);
+    float m = fmaf(p, scale, scale - 1.0f);
+    return m / (m + 2.0f);
 }
 
 static inline float det_sigmoid(float x)

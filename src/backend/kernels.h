@@ -34,12 +34,32 @@ static inline int32_t op_pair_pos(const struct op *op, int32_t row, int32_t i)
     return i % 3 == 2 && i < 3 * op->i[1] ? pos[2] : pos[0];
 }
 
+/* Of EMBED_ROWS: what row `row` is copied from; NULL: it is looked up, and *id says where. */
+static inline const float *op_embed_source(const struct op *op, int32_t row, int32_t *id)
+{
+    const struct view *ids = &op->src[0], *given = &op->src[1];
+    *id = ((const int32_t *)ids->p)[(size_t)row * (size_t)ids->stride];
+    if (!given->p)
+        return NULL;
+    const float *p = ((const float *const *)given->p)[(size_t)row * (size_t)given->stride];
+    if (!p || !(op->flags & OP_FLAG_ID_0))
+        return p;
+    *id = 0;
+    return NULL;
+}
+
 /* Of ADD and ACT_MUL: row `row` of the second source; NULL: nothing is added to it. */
 static inline const float *op_second_row(const struct op *op, int32_t row)
 {
     const struct view *v = &op->src[1];
     size_t at = (size_t)row * (size_t)v->stride;
     return v->dtype == VIEW_PTR ? ((const float *const *)v->p)[at] : (const float *)v->p + at;
+}
+
+/* Of QK_NORM_ROPE_STORE: heads of a row's keys and values. */
+static inline int32_t op_n_stored(const struct op *op)
+{
+    return op->src[0].p ? op->kv->n_head_kv : 0;
 }
 
 /* Of QK_NORM_ROPE_STORE: what a row's query is multiplied by. A position before the first counts as

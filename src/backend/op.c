@@ -87,16 +87,28 @@ static void submit(struct cx *cx, struct op *op)
         cx->status = cx->submit(cx, op);
 }
 
-void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
-                   const struct weight *w, float scale)
+static void embed(struct cx *cx, struct view dst, struct view ids, struct view override,
+                  const struct weight *w, float scale, uint16_t flags)
 {
-    struct op op = {.kind = OP_EMBED_ROWS, .n_dst = 1, .n_src = 2, .n_w = 1};
+    struct op op = {.kind = OP_EMBED_ROWS, .n_dst = 1, .n_src = 2, .n_w = 1, .flags = flags};
     op.dst[0] = dst;
     op.src[0] = ids;
     op.src[1] = override;
     op.w[0] = w;
     op.f[0] = scale;
     submit(cx, &op);
+}
+
+void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
+                   const struct weight *w, float scale)
+{
+    embed(cx, dst, ids, override, w, scale, 0);
+}
+
+void op_embed_tokens(struct cx *cx, struct view dst, struct view ids, struct view media,
+                     const struct weight *w, float scale)
+{
+    embed(cx, dst, ids, media, w, scale, OP_FLAG_ID_0);
 }
 
 void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows)
@@ -169,7 +181,8 @@ void op_rope_angles_3d(struct cx *cx, struct view dst, struct view pos, struct v
 
 void op_qk_norm_rope_store(struct cx *cx, const struct op_rope_store *a)
 {
-    struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 8, .n_w = 3, .kv_write = 1};
+    struct op op = {.kind = OP_QK_NORM_ROPE_STORE, .n_dst = 1, .n_src = 8, .n_w = 3};
+    op.kv_write = a->k.p != NULL;
     op.flags = a->neox ? OP_FLAG_ROPE_NEOX : 0;
     op.dst[0] = a->q;
     op.src[0] = a->k;
@@ -226,6 +239,25 @@ void op_add(struct cx *cx, struct view dst, struct view a, struct view b)
     op.src[0] = a;
     op.src[1] = b;
     submit(cx, &op);
+}
+
+static void map(struct cx *cx, op_kind kind, struct view dst, struct view src, float f)
+{
+    struct op op = {.kind = (uint8_t)kind, .n_dst = 1, .n_src = 1};
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.f[0] = f;
+    submit(cx, &op);
+}
+
+void op_scale(struct cx *cx, struct view dst, struct view src, float factor)
+{
+    map(cx, OP_SCALE, dst, src, factor);
+}
+
+void op_softcap(struct cx *cx, struct view dst, struct view src, float cap)
+{
+    map(cx, OP_SOFTCAP, dst, src, cap);
 }
 
 void op_moe_route(struct cx *cx, struct view weights, struct view ids, struct view logits,

@@ -35,6 +35,8 @@
     X(ATTN_PAGED, attn_paged)                                                                      \
     X(ACT_MUL, act_mul)                                                                            \
     X(ADD, add)                                                                                    \
+    X(SCALE, scale)                                                                                \
+    X(SOFTCAP, softcap)                                                                            \
     X(MOE_ROUTE, moe_route)                                                                        \
     X(MATMUL_EXPERTS, matmul_experts)                                                              \
     X(MOE_COMBINE, moe_combine)                                                                    \
@@ -94,6 +96,7 @@ enum {
     OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL, MOE_COMBINE: dst[0] += instead of dst[0] = */
     OP_FLAG_ROPE_NEOX = 1 << 1,  /* pairs (i, i + n/2) instead of (2i, 2i + 1) */
     OP_FLAG_SIGMOID = 1 << 2,    /* MOE_ROUTE: see op_moe_route_sigmoid */
+    OP_FLAG_ID_0 = 1 << 3,       /* EMBED_ROWS: a row with an override takes id 0 instead of it */
 };
 
 typedef enum act_kind {
@@ -161,6 +164,9 @@ struct view view_i32(const int32_t *p, int32_t rows, int32_t cols);
  *   dst0 = dst, src0 = ids, src1 = override, w0, f0 = scale */
 void op_embed_rows(struct cx *cx, struct view dst, struct view ids, struct view override,
                    const struct weight *w, float scale);
+/* The same, but a row whose `media` is not NULL takes id 0: what is not a token has its row. */
+void op_embed_tokens(struct cx *cx, struct view dst, struct view ids, struct view media,
+                     const struct weight *w, float scale);
 /* dst[R, D] = src[rows[r], :].   dst0, src0 = src, src1 = rows i32[R] */
 void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows);
 /* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps
@@ -185,7 +191,7 @@ void op_rope_angles_3d(struct cx *cx, struct view dst, struct view pos, struct v
 
 struct op_rope_store {
     struct view q;          /* [T, H * d], rotated in place (dst0) */
-    struct view k, v;       /* [T, Hk * d] (src0, src1) */
+    struct view k, v;       /* [T, Hk * d] (src0, src1); both absent: only q is done */
     struct view angles;     /* [T, n_rot] from op_rope_angles (src2) */
     struct view kv_idx;     /* i32[T]: index of the row in its sequence's KV (src3) */
     struct view row_seq;    /* i32[T]: batch-local sequence (src4) */
@@ -229,6 +235,10 @@ void op_attn_paged(struct cx *cx, const struct op_attn *a);
 void op_act_mul(struct cx *cx, struct view dst, struct view gate, struct view up, act_kind act);
 /* dst = a + b, same shape. dst may alias either.   dst0, src0, src1 */
 void op_add(struct cx *cx, struct view dst, struct view a, struct view b);
+/* dst = factor * src. dst may be src.   dst0, src0, f0 = factor */
+void op_scale(struct cx *cx, struct view dst, struct view src, float factor);
+/* dst = cap * tanh(src / cap), cap > 0. dst may be src.   dst0, src0, f0 = cap */
+void op_softcap(struct cx *cx, struct view dst, struct view src, float cap);
 /* x[t] += rows[t], a `const float *` [D], where that is not NULL (VIEW_PTR [T]).
  *   dst0 = src0 = x, src1 = rows */
 void op_add_rows(struct cx *cx, struct view x, struct view rows);

@@ -161,8 +161,10 @@ static t9_status check_qk_norm_rope_store(const struct op *op, struct t9_err *er
     T9_TRY(check_kv(op, n_head, &op->src[5], &op->src[6], err));
     int32_t d = op->kv->head_dim, n_kv = op->kv->n_head_kv * d;
     T9_TRY(want(op, "q", q, VIEW_F32, q->rows, n_head * d, err));
-    T9_TRY(want(op, "k", &op->src[0], VIEW_F32, q->rows, n_kv, err));
-    T9_TRY(want(op, "v", &op->src[1], VIEW_F32, q->rows, n_kv, err));
+    if (op->src[0].p || op->src[1].p) {
+        T9_TRY(want(op, "k", &op->src[0], VIEW_F32, q->rows, n_kv, err));
+        T9_TRY(want(op, "v", &op->src[1], VIEW_F32, q->rows, n_kv, err));
+    }
     if (n_rot < 2 || n_rot > d || n_rot % 2 != 0)
         return fail(op, err, "%d rotated of %d dimensions", n_rot, d);
     T9_TRY(want(op, "angles", &op->src[2], VIEW_F32, q->rows, n_rot, err));
@@ -211,6 +213,16 @@ static t9_status check_two(const struct op *op, struct t9_err *err)
     T9_TRY(want(op, "the second source", &op->src[1], VIEW_F32, dst->rows, dst->cols, err));
     if (op->kind == OP_ACT_MUL && (op->i[0] < 0 || op->i[0] >= ACT_COUNT))
         return fail(op, err, "activation %d", op->i[0]);
+    return T9_STATUS_OK;
+}
+
+static t9_status check_map(const struct op *op, struct t9_err *err)
+{
+    const struct view *dst = &op->dst[0];
+    T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
+    T9_TRY(want(op, "src", &op->src[0], VIEW_F32, dst->rows, dst->cols, err));
+    if (!isfinite(op->f[0]) || (op->kind == OP_SOFTCAP && !(op->f[0] > 0)))
+        return fail(op, err, "the factor is %g", (double)op->f[0]);
     return T9_STATUS_OK;
 }
 
@@ -325,6 +337,8 @@ t9_status op_check(const struct op *op, struct t9_err *err)
     case OP_ATTN_PAGED: return check_attn_paged(op, err);
     case OP_ACT_MUL:
     case OP_ADD: return check_two(op, err);
+    case OP_SCALE:
+    case OP_SOFTCAP: return check_map(op, err);
     case OP_MOE_ROUTE: return check_moe_route(op, err);
     case OP_MATMUL_EXPERTS: return check_matmul_experts(op, err);
     case OP_MOE_COMBINE: return check_moe_combine(op, err);

@@ -14,6 +14,8 @@ void canon_kernels(struct be_kernels *k)
     k->fn[OP_ATTN_PAGED] = canon_attn_paged;
     k->fn[OP_ACT_MUL] = canon_act_mul;
     k->fn[OP_ADD] = canon_add;
+    k->fn[OP_SCALE] = canon_scale;
+    k->fn[OP_SOFTCAP] = canon_softcap;
     k->fn[OP_MOE_ROUTE] = canon_moe_route;
     k->fn[OP_MATMUL_EXPERTS] = canon_matmul_experts;
     k->fn[OP_MOE_COMBINE] = canon_moe_combine;

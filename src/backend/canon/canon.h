@@ -67,6 +67,8 @@ void canon_qk_norm_rope_store(const struct op *op, struct be_task *t);
 void canon_attn_paged(const struct op *op, struct be_task *t);
 void canon_act_mul(const struct op *op, struct be_task *t);
 void canon_add(const struct op *op, struct be_task *t);
+void canon_scale(const struct op *op, struct be_task *t);
+void canon_softcap(const struct op *op, struct be_task *t);
 void canon_moe_route(const struct op *op, struct be_task *t);
 void canon_matmul_experts(const struct op *op, struct be_task *t);
 void canon_moe_combine(const struct op *op, struct be_task *t);

@@ -61,7 +61,7 @@ static void store_head(const struct op *op, int32_t row, int32_t head)
 void canon_qk_norm_rope_store(const struct op *op, struct be_task *t)
 {
     const struct view *q = &op->dst[0];
-    int32_t n_head = op->i[0], n_all = n_head + op->kv->n_head_kv, d = op->kv->head_dim;
+    int32_t n_head = op->i[0], n_all = n_head + op_n_stored(op), d = op->kv->head_dim;
     int64_t lo, hi;
     task_slice(t, (int64_t)q->rows * n_all, &lo, &hi);
     for (int64_t i = lo; i < hi; i++) {

@@ -1,5 +1,5 @@
 /* backend/canon/canon_rows.c - ops that work on each element or row alone: embed, gather, rmsnorm,
- * act_mul, add. */
+ * act_mul, add, scale, softcap. */
 #include "backend/canon/canon.h"
 
 #include "backend/det_math.h"
@@ -9,16 +9,15 @@
 
 void canon_embed_rows(const struct op *op, struct be_task *t)
 {
-    const struct view *dst = &op->dst[0], *given = &op->src[1];
+    const struct view *dst = &op->dst[0];
     const struct weight *w = op->w[0];
     uint64_t row_bytes = dtype_row_bytes(w->dtype, (uint64_t)w->n_in);
     int64_t lo, hi;
     task_slice(t, dst->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
         float *out = view_row(dst, r);
-        const float *row =
-            given->p ? ((const float *const *)given->p)[(size_t)r * (size_t)given->stride] : NULL;
-        int32_t id = view_i32_at(&op->src[0], r);
+        int32_t id;
+        const float *row = op_embed_source(op, r, &id);
         if (row) {
             memcpy(out, row, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {
@@ -89,6 +88,32 @@ void canon_act_mul(const struct op *op, struct be_task *t)
             default: out[i] = det_swiglu_clamped(g, u); break;
             }
         }
+    }
+}
+
+void canon_scale(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        const float *x = view_row(&op->src[0], r);
+        float *out = view_row(dst, r);
+        for (int32_t i = 0; i < dst->cols; i++)
+            out[i] = op->f[0] * x[i];
+    }
+}
+
+void canon_softcap(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    int64_t lo, hi;
+    task_slice(t, dst->rows, &lo, &hi);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        const float *x = view_row(&op->src[0], r);
+        float *out = view_row(dst, r);
+        for (int32_t i = 0; i < dst->cols; i++)
+            out[i] = op->f[0] * det_tanh(x[i] / op->f[0]);
     }
 }
 

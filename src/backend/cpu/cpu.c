@@ -101,8 +101,10 @@ static void kernels_init(struct be_kernels *k, const struct cpu_isa *isa)
     k->fn[OP_MATMUL] = cpu_matmul;
     k->fn[OP_QK_NORM_ROPE_STORE] = cpu_qk_norm_rope_store;
     k->fn[OP_ATTN_PAGED] = cpu_attn_paged;
-    k->fn[OP_ACT_MUL] = cpu_act_mul;
-    k->fn[OP_ADD] = cpu_add;
+    k->fn[OP_ACT_MUL] = cpu_elements;
+    k->fn[OP_ADD] = cpu_elements;
+    k->fn[OP_SCALE] = cpu_elements;
+    k->fn[OP_SOFTCAP] = cpu_elements;
     k->fn[OP_MATMUL_EXPERTS] = cpu_matmul_experts;
     k->fn[OP_MOE_COMBINE] = cpu_moe_combine;
     k->fn[OP_CONV_STATE] = cpu_conv_state;

@@ -87,6 +87,8 @@ struct cpu_isa {
     /* dst[i] = act(gate[i]) * up[i] */
     void (*act_mul)(float *dst, const float *gate, const float *up, int32_t n, act_kind act);
     void (*add)(float *dst, const float *a, const float *b, int32_t n);
+    void (*scale)(float *dst, const float *x, float factor, int32_t n);
+    void (*softcap)(float *dst, const float *x, float cap, int32_t n);
     /* dst[i] (+)= sum of w[j] * y[j * stride + i], j ascending */
     void (*combine)(float *dst, const float *y, size_t stride, const float *w, int32_t n_slots,
                     int32_t n, bool accumulate);
@@ -121,8 +123,8 @@ void cpu_embed_rows(const struct op *op, struct be_task *t);
 void cpu_rmsnorm(const struct op *op, struct be_task *t);
 void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t);
 void cpu_attn_paged(const struct op *op, struct be_task *t);
-void cpu_act_mul(const struct op *op, struct be_task *t);
-void cpu_add(const struct op *op, struct be_task *t);
+/* ACT_MUL, ADD, SCALE, SOFTCAP */
+void cpu_elements(const struct op *op, struct be_task *t);
 void cpu_matmul_experts(const struct op *op, struct be_task *t);
 void cpu_moe_combine(const struct op *op, struct be_task *t);
 void cpu_conv_state(const struct op *op, struct be_task *t);

@@ -27,7 +27,7 @@ static void embed_row(const struct panel_geom *g, const struct weight *w, int32_
 
 void cpu_embed_rows(const struct op *op, struct be_task *t)
 {
-    const struct view *dst = &op->dst[0], *given = &op->src[1];
+    const struct view *dst = &op->dst[0];
     const struct weight *w = op->w[0];
     struct panel_geom g;
     int64_t lo, hi;
@@ -35,9 +35,8 @@ void cpu_embed_rows(const struct op *op, struct be_task *t)
     task_slice(t, dst->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
         float *out = view_row(dst, r);
-        const float *row =
-            given->p ? ((const float *const *)given->p)[(size_t)r * (size_t)given->stride] : NULL;
-        int32_t id = view_i32_at(&op->src[0], r);
+        int32_t id;
+        const float *row = op_embed_source(op, r, &id);
         if (row) {
             memcpy(out, row, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {
@@ -62,8 +61,20 @@ void cpu_rmsnorm(const struct op *op, struct be_task *t)
                      op->f[0]);
 }
 
-/* This worker's runs of columns: calls isa's act_mul or add on each. */
-static void elements(const struct op *op, struct be_task *t)
+/* n elements of one row; b is NULL for ops of one source. */
+static void part(const struct op *op, const struct cpu_isa *isa, float *out, const float *a,
+                 const float *b, int32_t n)
+{
+    switch (op->kind) {
+    case OP_ADD: isa->add(out, a, b, n); break;
+    case OP_SCALE: isa->scale(out, a, op->f[0], n); break;
+    case OP_SOFTCAP: isa->softcap(out, a, op->f[0], n); break;
+    default: isa->act_mul(out, a, b, n, (act_kind)op->i[0]); break;
+    }
+}
+
+/* This worker's runs of columns. */
+void cpu_elements(const struct op *op, struct be_task *t)
 {
     const struct cpu_isa *isa = pool_user(t->pool);
     const struct view *dst = &op->dst[0];
@@ -74,24 +85,15 @@ static void elements(const struct op *op, struct be_task *t)
         int32_t r = (int32_t)(i / chunks), c = (int32_t)(i % chunks) * COLUMNS;
         int32_t n = dst->cols - c < COLUMNS ? dst->cols - c : COLUMNS;
         float *out = view_row(dst, r) + c;
-        const float *a = view_row(&op->src[0], r) + c, *b = op_second_row(op, r);
-        if (!b)
-            continue;
-        if (op->kind == OP_ADD)
-            isa->add(out, a, b + c, n);
-        else
-            isa->act_mul(out, a, b + c, n, (act_kind)op->i[0]);
+        const float *a = view_row(&op->src[0], r) + c, *b = NULL;
+        if (op->n_src > 1) {
+            b = op_second_row(op, r);
+            if (!b)
+                continue;
+            b += c;
+        }
+        part(op, isa, out, a, b, n);
     }
-}
-
-void cpu_act_mul(const struct op *op, struct be_task *t)
-{
-    elements(op, t);
-}
-
-void cpu_add(const struct op *op, struct be_task *t)
-{
-    elements(op, t);
 }
 
 void cpu_moe_combine(const struct op *op, struct be_task *t)
@@ -196,7 +198,7 @@ void cpu_qk_norm_rope_store(const struct op *op, struct be_task *t)
 {
     const struct cpu_isa *isa = pool_user(t->pool);
     const struct view *q = &op->dst[0];
-    int32_t n_head = op->i[0], n_all = n_head + op->kv->n_head_kv, d = op->kv->head_dim;
+    int32_t n_head = op->i[0], n_all = n_head + op_n_stored(op), d = op->kv->head_dim;
     bool neox = (op->flags & OP_FLAG_ROPE_NEOX) != 0;
     int64_t lo, hi;
     task_slice(t, (int64_t)q->rows * n_all, &lo, &hi);

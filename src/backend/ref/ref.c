@@ -96,6 +96,24 @@ static void add(const struct op *op, struct be_task *t)
     }
 }
 
+static void scale(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
+        for (int32_t i = 0; i < dst->cols; i++)
+            ref_row(dst, r)[i] = op->f[0] * ref_row(&op->src[0], r)[i];
+    }
+}
+
+static void softcap(const struct op *op, struct be_task *t)
+{
+    const struct view *dst = &op->dst[0];
+    for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
+        for (int32_t i = 0; i < dst->cols; i++)
+            ref_row(dst, r)[i] = op->f[0] * tanhf(ref_row(&op->src[0], r)[i] / op->f[0]);
+    }
+}
+
 void ref_kernels(struct be_kernels *k)
 {
     k->fn[OP_EMBED_ROWS] = ref_embed_rows;
@@ -107,6 +125,8 @@ void ref_kernels(struct be_kernels *k)
     k->fn[OP_ATTN_PAGED] = ref_attn_paged;
     k->fn[OP_ACT_MUL] = act_mul;
     k->fn[OP_ADD] = add;
+    k->fn[OP_SCALE] = scale;
+    k->fn[OP_SOFTCAP] = softcap;
     k->fn[OP_MOE_ROUTE] = ref_moe_route;
     k->fn[OP_MATMUL_EXPERTS] = ref_matmul_experts;
     k->fn[OP_MOE_COMBINE] = ref_moe_combine;

@@ -47,7 +47,7 @@ void ref_qk_norm_rope_store(const struct op *op, struct be_task *t)
                 x[i] *= scale;
         }
         int32_t key = ref_i32(&op->src[3], r);
-        if (key < 0)
+        if (key < 0 || op_n_stored(op) == 0)
             continue;
         int32_t page = page_of(&op->src[5], ref_i32(&op->src[4], r), key);
         int32_t slot = key % KV_PAGE_TOKENS;

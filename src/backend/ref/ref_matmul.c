@@ -59,14 +59,12 @@ void ref_matmul(const struct op *op, struct be_task *t)
 
 void ref_embed_rows(const struct op *op, struct be_task *t)
 {
-    const struct view *dst = &op->dst[0], *override = &op->src[1];
+    const struct view *dst = &op->dst[0];
     const struct weight *w = op->w[0];
     for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
         float *out = ref_row(dst, r);
-        const float *given = override->p ? ((const float *const *)
-                                                override->p)[(size_t)r * (size_t) override->stride]
-                                         : NULL;
-        int32_t id = ref_i32(&op->src[0], r);
+        int32_t id;
+        const float *given = op_embed_source(op, r, &id);
         if (given) {
             memcpy(out, given, (size_t)dst->cols * sizeof(float));
         } else if (id >= 0 && id < w->n_out) {

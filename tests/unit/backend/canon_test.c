@@ -83,11 +83,15 @@ static void test_activations(void **state)
         double u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
         double gelu = x / (1.0 + exp(-2.0 * u)), silu = x / (1.0 + exp(-x));
         worst = fmax(worst, ulps(det_silu(f), silu));
+        worst = fmax(worst, ulps(det_tanh(f), tanh(x)));
+        worst = fmax(worst, ulps(det_tanh(f * 1e-6f), tanh((double)(f * 1e-6f))));
         if (x > -4) /* farther out the argument's own rounding shows: exp amplifies it */
             worst = fmax(worst, ulps(det_gelu_tanh(f), gelu) / 8);
     }
     if (worst > 4)
         fail_msg("activations are off by %g units in the last place", worst);
+    assert_true(det_tanh(INFINITY) == 1 && det_tanh(-1e30f) == -1 && det_tanh(0) == 0);
+    assert_true(isnan(det_tanh(NAN)));
 }
 
 static void test_quant(void **state)

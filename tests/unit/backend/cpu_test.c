@@ -173,6 +173,7 @@ static void test_matmul_three(void **state)
 
 struct embed_case {
     int32_t n, rows;
+    bool tokens; /* op_embed_tokens */
     const int32_t *ids;
     const float *const *given;
     float *dst, scale;
@@ -183,8 +184,8 @@ static void embed(struct cx *cx, void *arg)
 {
     struct embed_case *c = arg;
     struct view given = {(void *)(uintptr_t)c->given, c->rows, 1, 1, VIEW_PTR, 0};
-    op_embed_rows(cx, view_f32(c->dst, c->rows, c->n), view_i32(c->ids, c->rows, 1), given, &c->w,
-                  c->scale);
+    (c->tokens ? op_embed_tokens : op_embed_rows)(
+        cx, view_f32(c->dst, c->rows, c->n), view_i32(c->ids, c->rows, 1), given, &c->w, c->scale);
 }
 
 /* The dequantised row exactly, out of a panel too, times the scale. */
@@ -196,6 +197,7 @@ static void test_embed(void **state)
     enum { N = 512, OUT = 19, ROWS = T9_COUNT(ids) };
     for (size_t i = 0; i < RIG_TYPES; i++) {
         float row[N], want[ROWS * N], got[ROWS * N], scale = i % 2 ? 25.298221f : 1;
+        bool tokens = i % 3 == 1; /* what is not a token has the first one's row */
         const float *given[ROWS] = {NULL};
         for (int j = 0; j < N; j++)
             row[j] = rig_rnd_f32(1);
@@ -206,16 +208,17 @@ static void test_embed(void **state)
             float *out = want + r * N;
             for (int j = 0; j < N; j++)
                 out[j] = NAN;
-            if (ids[r] >= 0 && ids[r] < OUT)
-                dtype_dequantize_row(rig_dtypes[i], data + (size_t)ids[r] * row_bytes, out, N,
-                                     NULL);
+            int32_t id = tokens && r == 3 ? 0 : ids[r];
+            if (id >= 0 && id < OUT)
+                dtype_dequantize_row(rig_dtypes[i], data + (size_t)id * row_bytes, out, N, NULL);
             for (int j = 0; j < N; j++)
                 out[j] *= scale;
-            if (r == 3)
+            if (r == 3 && !tokens)
                 memcpy(out, row, sizeof(row));
         }
         struct embed_case c = {
             .n = N, .rows = ROWS, .ids = ids, .given = given, .dst = got, .scale = scale};
+        c.tokens = tokens;
         FOR_EACH_CPU(be, isa, threads)
         {
             memset(got, 0, sizeof(got));
@@ -236,7 +239,7 @@ static void test_embed(void **state)
 /* ---- rows and elements ---- */
 
 struct rows_case {
-    int32_t rows, cols, kind; /* 0 to 2: act_mul; 3: add; 4: rmsnorm; 5: add_rows */
+    int32_t rows, cols, kind; /* an act_kind, then those of rows_op */
     float *dst;
     const float *a, *b;
     struct weight norm;
@@ -261,17 +264,17 @@ static void rows_op(struct cx *cx, void *arg)
     struct view dst = view_f32(c->dst, c->rows, c->cols), a = view_f32(c->a, c->rows, c->cols),
                 b = view_f32(c->b, c->rows, c->cols);
     dst.stride = a.stride = b.stride = c->cols + 1;
-    if (c->kind < ACT_COUNT)
-        op_act_mul(cx, dst, a, b, (act_kind)c->kind);
-    else if (c->kind == ACT_COUNT)
-        op_add(cx, dst, a, b);
-    else if (c->kind == ACT_COUNT + 2)
-        add_every_other_row(cx, dst, c);
-    else
-        op_rmsnorm(cx, dst, a, &c->norm, 1e-5f);
+    switch (c->kind - ACT_COUNT) {
+    case 0: op_add(cx, dst, a, b); break;
+    case 1: op_rmsnorm(cx, dst, a, &c->norm, 1e-5f); break;
+    case 2: add_every_other_row(cx, dst, c); break;
+    case 3: op_scale(cx, dst, a, 0.3f); break;
+    case 4: op_softcap(cx, dst, a, 1.7f); break;
+    default: op_act_mul(cx, dst, a, b, (act_kind)c->kind);
+    }
 }
 
-enum { KINDS = ACT_COUNT + 3 };
+enum { KINDS = ACT_COUNT + 5 };
 
 static void test_rows(void **state)
 {
@@ -287,7 +290,7 @@ static void test_rows(void **state)
               *got = rig_floats(n, 1);
         static const float corners[] = {0,     -0.0f,  87.1f,    -87.1f,    88.376f, -88.376f,
                                         1e30f, -1e30f, INFINITY, -INFINITY, NAN,     1e-40f};
-        for (size_t j = 0; j < n && c.kind < ACT_COUNT; j += 5)
+        for (size_t j = 0; j < n && (c.kind < ACT_COUNT || c.kind > ACT_COUNT + 2); j += 5)
             a[j] = corners[rig_rnd() % T9_COUNT(corners)];
         c.a = a;
         c.b = b;
@@ -496,7 +499,8 @@ static void test_attention(void **state)
     (void)state;
     static const struct {
         int32_t n_head_kv, n_head, head_dim;
-    } shapes[] = {{3, 9, 64}, {1, 1, 128}, {2, 8, 80}, {1, 40, 16}, {2, 2, 24}, {1, 5, 257}};
+    } shapes[] = {{3, 9, 64}, {1, 1, 128}, {2, 8, 80}, {1, 40, 16},
+                  {2, 2, 24}, {1, 5, 257}, {1, 3, 512}};
     static const int32_t lens[][SEQS] = {
         {1, 31, 32}, {33, 511, 512}, {513, 1, 1025}, {70, 1500, 1024}};
     rig.rng = 6;
@@ -520,11 +524,11 @@ struct store_case {
     int32_t rows, n_head, n_rot;
     bool neox;
     float *q, *angles;
-    const float *k, *v;
+    const float *k, *v; /* NULL: only q */
     int32_t pos[RIG_ROWS_MAX], kv_idx[RIG_ROWS_MAX], row_seq[RIG_ROWS_MAX];
     float inv_freq[256];
     struct weight q_norm, k_norm;
-    bool norm;
+    bool norm, queries_only;
 };
 
 static void store(struct cx *cx, void *arg)
@@ -581,8 +585,8 @@ static void store_compare(struct store_case *c)
     char *pool = mem_alloc(c->pages->pool_bytes);
     assert_non_null(pool);
     hard_rows(c, v);
-    c->k = k;
-    c->v = v;
+    c->k = c->queries_only ? NULL : k;
+    c->v = c->queries_only ? NULL : v;
     c->angles = angles;
     c->q_norm = c->k_norm = (struct weight){.name = "norm",
                                             .layout = WEIGHT_LAYOUT_VECTOR,
@@ -594,6 +598,8 @@ static void store_compare(struct store_case *c)
     c->q = want;
     rig_run(rig.canon, store, c);
     memcpy(pool, c->pages->pool, c->pages->pool_bytes);
+    for (size_t i = 0; c->queries_only && i < c->pages->pool_bytes; i++)
+        assert_int_equal(pool[i], 0);
     c->q = got;
     FOR_EACH_CPU(be, isa, threads)
     {
@@ -619,7 +625,8 @@ static void test_rope_store(void **state)
     (void)state;
     static const struct {
         int32_t n_head_kv, n_head, head_dim, n_rot;
-    } shapes[] = {{3, 9, 64, 64}, {2, 2, 128, 128}, {1, 4, 80, 32}, {2, 4, 24, 22}, {1, 1, 7, 6}};
+    } shapes[] = {{3, 9, 64, 64}, {2, 2, 128, 128}, {1, 4, 80, 32},
+                  {2, 4, 24, 22}, {1, 1, 7, 6},     {1, 2, 512, 512}};
     rig.rng = 7;
     for (size_t i = 0; i < T9_COUNT(shapes) * 16; i++) {
         struct pages p;
@@ -628,6 +635,7 @@ static void test_rope_store(void **state)
         struct store_case c = {.pages = &p, .n_head = shapes[s].n_head, .n_rot = shapes[s].n_rot};
         c.neox = i / 4 % 2;
         c.norm = i / 8 % 2;
+        c.queries_only = i % 5 == 4;
         c.rows = i % 3 == 0 ? 1 : 35;
         for (int32_t r = 0; r < c.rows; r++) {
             c.kv_idx[r] = r == 5 ? -1 : r < 20 ? 40 + r : 90 + r;

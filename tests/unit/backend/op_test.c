@@ -127,6 +127,12 @@ static void test_shapes_are_refused_by_name(void **state)
     expect_refusal(&b, "second source");
     op_act_mul(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), view_f32(x, 2, 8), (act_kind)9);
     expect_refusal(&b, "activation 9");
+    op_scale(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), INFINITY);
+    expect_refusal(&b, "the factor is inf");
+    op_softcap(&b.cx, view_f32(y, 2, 8), view_f32(x, 2, 8), 0);
+    expect_refusal(&b, "softcap in layer 3: the factor is 0");
+    op_softcap(&b.cx, view_f32(y, 2, 8), view_f32(x, 1, 8), 1);
+    expect_refusal(&b, "src is [1, 8], [2, 8] wanted");
     struct view wide = view_f32(x, 2, 8);
     wide.stride = 4;
     op_add(&b.cx, view_f32(y, 2, 8), wide, wide);
@@ -198,6 +204,10 @@ static void test_kv_ops_are_checked(void **state)
     s.q_scale_every = 1;
     op_qk_norm_rope_store(&b.cx, &s);
     expect_refusal(&b, "pos is absent");
+    s.q_scale = NULL;
+    s.v.p = NULL;
+    op_qk_norm_rope_store(&b.cx, &s);
+    expect_refusal(&b, "v is absent");
     s.pool.p = NULL;
     op_qk_norm_rope_store(&b.cx, &s);
     expect_refusal(&b, "page pool is absent");

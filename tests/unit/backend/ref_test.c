@@ -60,6 +60,8 @@ static void test_embed_rows(void **state)
     op_embed_rows(&b.cx, view_f32(out, 3, 2), view_i32(ids, 3, 1), o, &w, 0.5f);
     near(out, (const float[]){2.5f, 3, 7, 8}, 4); /* what is given is not scaled */
     assert_true(isnan(out[4]) && isnan(out[5]));  /* there is no token 9 */
+    op_embed_tokens(&b.cx, view_f32(out, 3, 2), view_i32(ids, 3, 1), o, &w, 3);
+    near(out, (const float[]){15, 18, 3, 6}, 4); /* the first row for what is no token */
     be_weight_free(b.be, &w);
     done(&b);
 }
@@ -177,6 +179,11 @@ static void test_activations(void **state)
     near(x, (const float[]){1, 2, 8, 11}, 4);
     op_add(&b.cx, view_f32(up, 1, 4), view_f32(up, 1, 4), view_f32(up, 1, 4));
     near(up, (const float[]){10, 4, 4, 2}, 4);
+    op_scale(&b.cx, view_f32(up, 1, 4), view_f32(up, 1, 4), -0.25f);
+    near(up, (const float[]){-2.5f, -1, -1, -0.5f}, 4);
+    float high[] = {0, 30, -3, 3000};
+    op_softcap(&b.cx, view_f32(high, 1, 4), view_f32(high, 1, 4), 30);
+    near(high, (const float[]){0, 22.8478247f, -2.99003984f, 30}, 4);
     /* Gate is cut above only, up on both sides: (7, -7) and (-10, 7) of the second and third. */
     const float g[] = {1, 10, -10, 0.5f}, u[] = {1, -9, 9, 0};
     op_act_mul(&b.cx, view_f32(out, 1, 4), view_f32(g, 1, 4), view_f32(u, 1, 4),
