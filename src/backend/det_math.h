@@ -101,6 +101,26 @@ static inline float det_swiglu_clamped(float gate, float up)
     return g / (1.0f + det_exp(-(DET_SWIGLU_ALPHA * g))) * (u + 1.0f);
 }
 
+/* ln(1 + e^x), and x above 20: max(x, 0) + ln(1 + t), t = e^-|x|. With z = t / (2 + t) <= 1/3,
+ * ln(1 + t) = 2 (z + z^3 / 3 + z^5 / 5 + ...), in double. */
+static inline float det_softplus(float x)
+{
+    if (x > 20.0f)
+        return x;
+    double t = (double)det_exp(x > 0 ? -x : x), z = t / (2.0 + t), zz = z * z, p = 1.0 / 21.0;
+    p = p * zz + 1.0 / 19.0;
+    p = p * zz + 1.0 / 17.0;
+    p = p * zz + 1.0 / 15.0;
+    p = p * zz + 1.0 / 13.0;
+    p = p * zz + 1.0 / 11.0;
+    p = p * zz + 1.0 / 9.0;
+    p = p * zz + 1.0 / 7.0;
+    p = p * zz + 1.0 / 5.0;
+    p = p * zz + 1.0 / 3.0;
+    p = p * zz + 1.0;
+    return (float)((x > 0 ? (double)x : 0.0) + 2.0 * (z * p));
+}
+
 /* Sine and cosine of `angle` (radians), computed in double and rounded to float: exact to half a
  * unit in the last place for |angle| up to about 10^7, the same bits everywhere for all finite
  * ones. */

@@ -132,6 +132,74 @@ static inline void conv_advance(const struct op *op, const struct state_rows *r,
                conv_input(op, r, n_history + n_kept + i) + lo, (size_t)n * sizeof(float));
 }
 
+/* Of DELTA_NET: the key head of a value head. */
+static inline int32_t delta_key_head(const struct op *op, int32_t head)
+{
+    const struct state_shape *s = &op->state->shape;
+    return op->i[1] ? head % s->n_key_heads : head / (s->n_heads / s->n_key_heads);
+}
+
+/* Rows of a value head, as they are in a batch or in a journal. */
+struct delta_rows {
+    const float *q, *k, *v;     /* of the first; q NULL: there are none */
+    const float *decay, *beta;  /* the same */
+    size_t stride, gate_stride; /* floats to the next row */
+};
+
+static inline struct delta_rows delta_rows_of_batch(const struct op *op, int32_t row, int32_t head)
+{
+    const struct state_shape *s = &op->state->shape;
+    const struct view *c = &op->src[0], *gates = &op->src[1];
+    size_t n_keys = (size_t)s->n_key_heads * (size_t)s->key_dim;
+    const float *q = (const float *)c->p + (size_t)row * (size_t)c->stride;
+    const float *gate = (const float *)gates->p + (size_t)row * (size_t)gates->stride + head;
+    size_t at = (size_t)delta_key_head(op, head) * (size_t)s->key_dim;
+    return (struct delta_rows){.q = q + at,
+                               .k = q + n_keys + at,
+                               .v = q + 2 * n_keys + (size_t)head * (size_t)s->value_dim,
+                               .decay = gate,
+                               .beta = gate + s->n_heads,
+                               .stride = (size_t)c->stride,
+                               .gate_stride = (size_t)gates->stride};
+}
+
+static inline struct delta_rows delta_rows_of_journal(const struct op *op,
+                                                      const struct state_rows *r, int32_t head)
+{
+    const struct state_geom *g = op->state;
+    const struct state_shape *s = &g->shape;
+    const float *k = state_journal_delta(g, op->src[6].p, r->slot, op->i[0], 0);
+    const float *v = k + (size_t)s->n_key_heads * (size_t)s->key_dim;
+    const float *gate = v + (size_t)s->n_heads * (size_t)s->value_dim + head;
+    size_t stride = (size_t)(g->conv_cols + g->delta_cols);
+    return (struct delta_rows){.k = k + (size_t)delta_key_head(op, head) * (size_t)s->key_dim,
+                               .v = v + (size_t)head * (size_t)s->value_dim,
+                               .decay = gate,
+                               .beta = gate + s->n_heads,
+                               .stride = stride,
+                               .gate_stride = stride};
+}
+
+/* Writes this worker's share of what is guessed to the journals. Only when no worker reads them any
+ * more. */
+static inline void delta_write_journals(const struct op *op, const struct be_task *t)
+{
+    const struct state_geom *g = op->state;
+    const struct view *c = &op->src[0], *gates = &op->src[1];
+    size_t n_gates = 2 * (size_t)g->shape.n_heads, n_kv = (size_t)g->delta_cols - n_gates;
+    struct state_rows r = {0};
+    while (state_rows_next(op, &r)) {
+        for (int32_t i = t->ith; i < r.n_guess; i += t->nth) {
+            float *to = state_journal_delta(g, op->src[6].p, r.slot, op->i[0], i);
+            size_t row = (size_t)(r.first + r.n - r.n_guess + i);
+            const float *k = (const float *)c->p + row * (size_t)c->stride + c->cols - n_kv;
+            memcpy(to, k, n_kv * sizeof(float));
+            memcpy(to + n_kv, (const float *)gates->p + row * (size_t)gates->stride,
+                   n_gates * sizeof(float));
+        }
+    }
+}
+
 typedef void (*be_kernel)(const struct op *op, struct be_task *t);
 struct be_kernels {
     be_kernel fn[OP_COUNT];

@@ -305,6 +305,16 @@ void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view
     submit(cx, &op);
 }
 
+void op_gated_add(struct cx *cx, struct view dst, struct view src, struct view gate)
+{
+    struct op op = {.kind = OP_MOE_COMBINE, .n_dst = 1, .n_src = 2};
+    op.flags = OP_FLAG_ACCUMULATE | OP_FLAG_SIGMOID;
+    op.dst[0] = dst;
+    op.src[0] = src;
+    op.src[1] = gate;
+    submit(cx, &op);
+}
+
 static void set_state(struct op *op, const struct op_state *s)
 {
     op->n_src = 7;
@@ -327,6 +337,31 @@ void op_conv_state(struct cx *cx, struct view dst, struct view x, const struct w
     op.src[0] = x;
     op.w[0] = w;
     op.i[1] = silu;
+    submit(cx, &op);
+}
+
+void op_delta_prepare(struct cx *cx, const struct op_delta_prepare *p)
+{
+    struct op op = {.kind = OP_DELTA_PREPARE, .n_dst = 2, .n_src = 2, .n_w = 2, .state = p->geom};
+    op.dst[0] = p->c;
+    op.dst[1] = p->gates;
+    op.src[0] = p->alpha;
+    op.src[1] = p->beta;
+    op.w[0] = p->a;
+    op.w[1] = p->dt;
+    op.f[0] = p->eps;
+    submit(cx, &op);
+}
+
+void op_delta_net(struct cx *cx, struct view dst, struct view c, struct view gates, bool tiled,
+                  const struct op_state *s)
+{
+    struct op op = {.kind = OP_DELTA_NET, .n_dst = 1};
+    set_state(&op, s);
+    op.dst[0] = dst;
+    op.src[0] = c;
+    op.src[1] = gates;
+    op.i[1] = tiled;
     submit(cx, &op);
 }
 

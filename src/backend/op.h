@@ -40,7 +40,9 @@
     X(MOE_ROUTE, moe_route)                                                                        \
     X(MATMUL_EXPERTS, matmul_experts)                                                              \
     X(MOE_COMBINE, moe_combine)                                                                    \
-    X(CONV_STATE, conv_state)
+    X(CONV_STATE, conv_state)                                                                      \
+    X(DELTA_PREPARE, delta_prepare)                                                                \
+    X(DELTA_NET, delta_net)
 
 typedef enum op_kind {
 #define X(NAME, name) OP_##NAME,
@@ -95,8 +97,8 @@ enum {
 enum {
     OP_FLAG_ACCUMULATE = 1 << 0, /* MATMUL, MOE_COMBINE: dst[0] += instead of dst[0] = */
     OP_FLAG_ROPE_NEOX = 1 << 1,  /* pairs (i, i + n/2) instead of (2i, 2i + 1) */
-    OP_FLAG_SIGMOID = 1 << 2,    /* MOE_ROUTE: see op_moe_route_sigmoid */
-    OP_FLAG_ID_0 = 1 << 3,       /* EMBED_ROWS: a row with an override takes id 0 instead of it */
+    OP_FLAG_SIGMOID = 1 << 2, /* MOE_ROUTE, MOE_COMBINE: see op_moe_route_sigmoid, op_gated_add */
+    OP_FLAG_ID_0 = 1 << 3,    /* EMBED_ROWS: a row with an override takes id 0 instead of it */
 };
 
 typedef enum act_kind {
@@ -104,6 +106,7 @@ typedef enum act_kind {
     ACT_GELU_TANH,
     ACT_SWIGLU_CLAMPED, /* of gpt-oss: see op_act_mul */
     ACT_NONE,           /* only the product */
+    ACT_SIGMOID,
     ACT_COUNT
 } act_kind;
 
@@ -265,6 +268,9 @@ void op_matmul_experts(struct cx *cx, const struct view *dst, struct view src, s
  * `accumulate`.   dst0, src0 = src [T, K D], src1 = weights [T, K] */
 void op_moe_combine(struct cx *cx, struct view dst, struct view src, struct view weights,
                     bool accumulate);
+/* dst[t] += sigmoid(gate[t]) * src[t], one gate a row: a shared expert's. A combination of one
+ * slot. dst0, src0, src1 = gate [T, 1] */
+void op_gated_add(struct cx *cx, struct view dst, struct view src, struct view gate);
 
 /* Where the state is that an op of a recurrent layer reads and changes. Rows are those of struct
  * batch: a sequence's are contiguous and in order, and its state is taken on from the step before,
@@ -286,5 +292,24 @@ struct op_state {
  * none.   dst0, src0 = x, w0, i1 = silu */
 void op_conv_state(struct cx *cx, struct view dst, struct view x, const struct weight *w, bool silu,
                    const struct op_state *s);
+
+struct op_delta_prepare {
+    struct view c;                 /* [T, C]: q [Nk][dk] | k [Nk][dk] | v [Nv][dv] (dst0) */
+    struct view gates;             /* [T, 2 Nv] (dst1) */
+    struct view alpha, beta;       /* [T, Nv] (src0, src1) */
+    const struct weight *a, *dt;   /* f32[Nv] (w0, w1) */
+    const struct state_geom *geom; /* says the sizes */
+    float eps;                     /* f0 */
+};
+/* What op_delta_net takes. In place, q and k of each key head become x / sqrt(sum of x^2 + eps),
+ * and q is divided by sqrt(dk). Gates of a value head are its decay exp(a * softplus(alpha + dt)),
+ * of all heads first, and its strength sigmoid(beta). */
+void op_delta_prepare(struct cx *cx, const struct op_delta_prepare *p);
+/* dst[T, Nv * dv]: the gated delta rule. Row after row, for each value head with its key head's q
+ * and k: S = decay * S, u = beta * (v - S k), S = S + u k^T, o = S q, where S is [dv][dk]. Value
+ * head j has key head j % Nk where `tiled`, else j / (Nv / Nk). A journal row of the op is k | v |
+ * gates.   dst0, src0 = c, src1 = gates, i1 = tiled */
+void op_delta_net(struct cx *cx, struct view dst, struct view c, struct view gates, bool tiled,
+                  const struct op_state *s);
 
 #endif

@@ -286,6 +286,8 @@ static t9_status check_moe_combine(const struct op *op, struct t9_err *err)
     const struct view *dst = &op->dst[0], *src = &op->src[0], *weights = &op->src[1];
     T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
     T9_TRY(want_slots(op, "weights", weights, VIEW_F32, dst->rows, err));
+    if ((op->flags & OP_FLAG_SIGMOID) && weights->cols != 1)
+        return fail(op, err, "%d gates a row, 1 is wanted", weights->cols);
     if (src->cols % weights->cols != 0 || src->cols / weights->cols != dst->cols)
         return fail(op, err, "src has %d columns, %d times %d are wanted", src->cols, weights->cols,
                     dst->cols);
@@ -325,6 +327,48 @@ static t9_status check_conv_state(const struct op *op, struct t9_err *err)
     return want_vector(op, op->w[0], s->taps * s->channels, err);
 }
 
+/* A delta net whose rows are what the convolution gives. */
+static t9_status check_delta_shape(const struct op *op, struct t9_err *err)
+{
+    const struct state_geom *g = op->state;
+    if (!g || g->shape.n_heads < 1)
+        return fail(op, err, "the geometry has no delta net");
+    const struct state_shape *s = &g->shape;
+    int32_t cols = 2 * s->n_key_heads * s->key_dim + s->n_heads * s->value_dim;
+    if (cols != s->channels)
+        return fail(op, err, "q, k and v are %d of %d channels", cols, s->channels);
+    return T9_STATUS_OK;
+}
+
+static t9_status check_delta_prepare(const struct op *op, struct t9_err *err)
+{
+    const struct view *c = &op->dst[0];
+    T9_TRY(check_delta_shape(op, err));
+    const struct state_shape *s = &op->state->shape;
+    T9_TRY(want(op, "c", c, VIEW_F32, c->rows, s->channels, err));
+    T9_TRY(want(op, "gates", &op->dst[1], VIEW_F32, c->rows, 2 * s->n_heads, err));
+    T9_TRY(want(op, "alpha", &op->src[0], VIEW_F32, c->rows, s->n_heads, err));
+    T9_TRY(want(op, "beta", &op->src[1], VIEW_F32, c->rows, s->n_heads, err));
+    if (!(op->f[0] >= 0))
+        return fail(op, err, "epsilon is %g", (double)op->f[0]);
+    T9_TRY(want_vector(op, op->w[0], s->n_heads, err));
+    return want_vector(op, op->w[1], s->n_heads, err);
+}
+
+static t9_status check_delta_net(const struct op *op, struct t9_err *err)
+{
+    const struct view *dst = &op->dst[0];
+    T9_TRY(check_delta_shape(op, err));
+    T9_TRY(want_any(op, "dst", dst, VIEW_F32, err));
+    T9_TRY(check_state(op, dst->rows, err));
+    const struct state_shape *s = &op->state->shape;
+    T9_TRY(want(op, "dst", dst, VIEW_F32, dst->rows, s->n_heads * s->value_dim, err));
+    T9_TRY(want(op, "c", &op->src[0], VIEW_F32, dst->rows, s->channels, err));
+    if (dst->p == op->src[0].p)
+        return fail(op, err, "dst is c");
+    return want(op, "gates", &op->src[1], VIEW_F32, dst->rows, 2 * s->n_heads, err);
+}
+
 t9_status op_check(const struct op *op, struct t9_err *err)
 {
     switch (op->kind) {
@@ -343,6 +387,8 @@ t9_status op_check(const struct op *op, struct t9_err *err)
     case OP_MATMUL_EXPERTS: return check_matmul_experts(op, err);
     case OP_MOE_COMBINE: return check_moe_combine(op, err);
     case OP_CONV_STATE: return check_conv_state(op, err);
+    case OP_DELTA_PREPARE: return check_delta_prepare(op, err);
+    case OP_DELTA_NET: return check_delta_net(op, err);
     default: return t9_fail(err, T9_STATUS_INVALID, "op kind %d is unknown", op->kind);
     }
 }

@@ -27,11 +27,14 @@ static t9_status alloc_batch(struct fwd *f, struct t9_err *err)
     f->row_seq = ints(rows);
     f->page_table = ints(rows * PAGES_PER_SEQ);
     f->out_row = ints(rows);
+    f->slot = ints(rows);
+    f->accept = ints(rows);
+    f->guess = ints(rows);
     f->logits = mem_calloc(rows * n_vocab, sizeof(float));
     f->free_page = ints((size_t)f->p.n_pages);
     f->media = mem_calloc((1 + FWD_DEEPSTACK_MAX) * rows, sizeof(*f->media));
     if (!f->media || !f->token || !f->pos || !f->kv_idx || !f->row_seq || !f->page_table ||
-        !f->out_row || !f->logits || !f->free_page)
+        !f->out_row || !f->slot || !f->accept || !f->guess || !f->logits || !f->free_page)
         return no_memory(err);
     return T9_STATUS_OK;
 }
@@ -67,6 +70,13 @@ static t9_status open_all(struct fwd *f, const char *path, struct t9_err *err)
     T9_TRY(be_reserve(f->be, (size_t)f->p.n_pages * f->kv.page_bytes, &f->pool, err));
     /* What a page held before must not matter, whatever it is. */
     memset(f->pool, 0xFF, (size_t)f->p.n_pages * f->kv.page_bytes);
+    model_state_geom(f->m, &f->state);
+    if (f->state.slot_bytes > 0) {
+        f->state_pool = mem_alloc_aligned(64, FWD_SLOTS * f->state.slot_bytes);
+        if (!f->state_pool)
+            return no_memory(err);
+        memset(f->state_pool, 0xFF, FWD_SLOTS * f->state.slot_bytes);
+    }
     return alloc_batch(f, err);
 }
 
@@ -97,6 +107,10 @@ void fwd_close(struct fwd *f)
     mem_free(f->row_seq);
     mem_free(f->page_table);
     mem_free(f->out_row);
+    mem_free(f->slot);
+    mem_free(f->accept);
+    mem_free(f->guess);
+    mem_free(f->state_pool);
     mem_free(f->logits);
     mem_free(f->free_page);
     mem_free(f->media);
@@ -110,6 +124,13 @@ t9_status fwd_seq_init(struct fwd *f, struct fwd_seq *s, const int32_t *tokens, 
                        int32_t cap, struct t9_err *err)
 {
     *s = (struct fwd_seq){.tokens = tokens, .n = n, .cap = cap};
+    while (s->slot < FWD_SLOTS && (f->used_slots >> s->slot & 1) != 0)
+        s->slot++;
+    if (s->slot == FWD_SLOTS)
+        return t9_fail(err, T9_STATUS_BUSY, "no free slot");
+    f->used_slots |= 1u << s->slot;
+    if (f->state_pool)
+        memset(state_slot(&f->state, f->state_pool, s->slot), 0, f->state.state_bytes);
     s->pages = ints(PAGES_PER_SEQ);
     s->logits = mem_calloc((size_t)cap, sizeof(float) * (size_t)model_info(f->m)->n_vocab);
     return s->pages && s->logits ? T9_STATUS_OK : no_memory(err);
@@ -117,6 +138,8 @@ t9_status fwd_seq_init(struct fwd *f, struct fwd_seq *s, const int32_t *tokens, 
 
 void fwd_seq_deinit(struct fwd *f, struct fwd_seq *s)
 {
+    if (s->cap > 0)
+        f->used_slots &= ~(1u << s->slot);
     while (s->n_pages > 0)
         f->free_page[f->n_free++] = s->pages[--s->n_pages];
     mem_free(s->pages);
@@ -135,22 +158,32 @@ static t9_status need_pages(struct fwd *f, struct fwd_seq *s, int32_t n_tokens, 
 }
 
 /* Appends a chunk's rows to the batch arrays. */
-static t9_status add_rows(struct fwd *f, struct batch *b, struct fwd_seq *s, int32_t n,
-                          struct t9_err *err)
+static t9_status add_rows(struct fwd *f, struct batch *b, struct fwd_seq *s,
+                          const struct fwd_chunk *c, struct t9_err *err)
 {
-    if (n < 1 || s->done + n > s->n || s->done + n > s->cap || b->n_rows + n > f->p.max_rows)
+    int32_t n = c->n, n_true = n - c->guess + c->good;
+    if (n < 1 || c->guess > STATE_JOURNAL_ROWS || c->guess > n || c->good > c->guess ||
+        s->done + n > s->n || s->done + n > s->cap || b->n_rows + n > f->p.max_rows)
         return t9_fail(err, T9_STATUS_INVALID, "a chunk of %d at %d of %d", n, s->done, s->n);
     T9_TRY(need_pages(f, s, s->done + n, err));
     memcpy(f->page_table + (size_t)b->n_seqs * PAGES_PER_SEQ, s->pages,
            PAGES_PER_SEQ * sizeof(int32_t));
     for (int32_t i = 0; i < n; i++) {
         int32_t row = b->n_rows++, at = s->done + i;
-        f->token[row] = s->tokens[at];
+        f->token[row] =
+            i < n_true ? s->tokens[at] : (s->tokens[at] + 1) % model_info(f->m)->n_vocab;
         for (int32_t k = 0; k < 3; k++)
             f->pos[3 * row + k] = s->media ? s->media->pos[3 * at + k] : at;
         f->kv_idx[row] = at;
         f->row_seq[row] = b->n_seqs;
         f->out_row[row] = row;
+    }
+    f->slot[b->n_seqs] = s->slot;
+    f->accept[b->n_seqs] = s->accept;
+    f->guess[b->n_seqs] = c->guess;
+    if (s->accept > 0 || c->guess > 0) {
+        b->state_accept = f->accept;
+        b->state_guess = f->guess;
     }
     b->n_seqs++;
     return T9_STATUS_OK;
@@ -223,10 +256,13 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
                       .page_table_stride = PAGES_PER_SEQ,
                       .kv_pool = f->pool,
                       .kv = &f->kv,
+                      .state_pool = f->state_pool,
+                      .state = &f->state,
+                      .state_slot = f->slot,
                       .out_row = f->out_row,
                       .logits = f->logits};
     for (int32_t i = 0; i < n_chunks; i++)
-        T9_TRY(add_rows(f, &b, &seqs[chunks[i].seq], chunks[i].n, err));
+        T9_TRY(add_rows(f, &b, &seqs[chunks[i].seq], &chunks[i], err));
     b.n_outputs = b.n_rows;
     add_media(f, &b, seqs, chunks);
     if (f->compare)
@@ -241,10 +277,12 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
     const float *from = f->logits;
     for (int32_t i = 0; i < n_chunks; i++) {
         struct fwd_seq *s = &seqs[chunks[i].seq];
-        size_t n = (size_t)chunks[i].n * n_vocab;
-        memcpy(s->logits + (size_t)s->done * n_vocab, from, n * sizeof(float));
-        s->done += chunks[i].n;
-        from += n;
+        int32_t n_true = chunks[i].n - chunks[i].guess + chunks[i].good;
+        memcpy(s->logits + (size_t)s->done * n_vocab, from,
+               (size_t)n_true * n_vocab * sizeof(float));
+        s->done += n_true;
+        s->accept = chunks[i].good;
+        from += (size_t)chunks[i].n * n_vocab;
     }
     return T9_STATUS_OK;
 }

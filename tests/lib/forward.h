@@ -1,6 +1,7 @@
 /*
  * tests/lib/forward.h - runs a model's forwards without the engine: its own page pool with page ids
- * handed out in a shuffled order, chunks of any sequences in one batch, and all logits kept.
+ * handed out in a shuffled order and slots for recurrent states, chunks of any sequences in one
+ * batch, rows that are taken back, and all logits kept.
  */
 #ifndef T9_TESTS_LIB_FORWARD_H
 #define T9_TESTS_LIB_FORWARD_H
@@ -28,6 +29,9 @@ struct fwd {
     void *pool;
     int32_t *free_page; /* [n_free] */
     int32_t n_free;
+    struct state_geom state;
+    char *state_pool; /* FWD_SLOTS of them; NULL where the model has no state */
+    uint32_t used_slots;
     struct scratch scratch;
     struct tape tape;
     struct compare *compare; /* when set, steps go through this sink instead of a tape */
@@ -36,9 +40,13 @@ struct fwd {
     float *margin;
     /* Batch arrays of max_rows rows. */
     int32_t *token, *pos, *kv_idx, *row_seq, *page_table, *out_row;
+    int32_t *slot, *accept, *guess;
     const float **media; /* [1 + FWD_DEEPSTACK_MAX][max_rows] */
     float *logits;
 };
+
+/* Sequences at a time. */
+enum { FWD_SLOTS = 8 };
 
 /* Rows that are given instead of looked up, and where all rows of their sequence are. */
 enum { FWD_DEEPSTACK_MAX = 4 };
@@ -53,14 +61,16 @@ struct fwd_seq {
     const int32_t *tokens;
     int32_t n, done;
     int32_t *pages, n_pages;
+    int32_t slot, accept;          /* where its state is; rows of the journal that hold */
     const struct fwd_media *media; /* NULL: text */
     float *logits;                 /* [cap][n_vocab] of every position done */
     int32_t cap;
 };
 
-/* n next tokens of seqs[seq]. */
+/* n next tokens of seqs[seq]. The last `guess` may be taken back: `good` of them are its tokens and
+ * hold, the others are other tokens, and the next chunk begins at the first of these. */
 struct fwd_chunk {
-    int32_t seq, n;
+    int32_t seq, n, guess, good;
 };
 
 t9_status fwd_open(struct fwd *f, const char *path, const struct fwd_params *p, struct t9_err *err);

@@ -20,6 +20,8 @@ void canon_kernels(struct be_kernels *k)
     k->fn[OP_MATMUL_EXPERTS] = canon_matmul_experts;
     k->fn[OP_MOE_COMBINE] = canon_moe_combine;
     k->fn[OP_CONV_STATE] = canon_conv_state;
+    k->fn[OP_DELTA_PREPARE] = canon_delta_prepare;
+    k->fn[OP_DELTA_NET] = canon_delta_net;
 }
 
 void canon_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

@@ -8,6 +8,7 @@
 #ifndef T9_BACKEND_CANON_CANON_H
 #define T9_BACKEND_CANON_CANON_H
 
+#include "backend/det_math.h"
 #include "backend/kernels.h"
 #include "base/num.h"
 
@@ -54,7 +55,8 @@ static inline void canon_act_scale(uint32_t amax_bits, float *d, float *inv)
 /* Whether op_matmul and op_embed_rows have a path for weights of this gguf dtype. */
 bool canon_dtype_supported(uint32_t dtype);
 
-/* sum of x^2 over n values in 16 virtual lanes and the fixed tree, then 1/sqrt(mean + eps). */
+/* sum of x^2 over n values in 16 virtual lanes and the fixed tree; 1 / sqrt(its mean + eps). */
+float canon_sum_squares(const float *x, int32_t n);
 float canon_rms_inv(const float *x, int32_t n, float eps);
 void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps);
 
@@ -80,6 +82,26 @@ typedef void (*conv_row_fn)(float *dst, const float *const *rows, const float *w
 /* The whole op with another way to compute a run of channels. */
 void canon_conv_state_by(const struct op *op, struct be_task *t, conv_row_fn conv_row);
 
+/* x[i] = x[i] * (scale / sqrt(sum of x^2 + eps)), i < n. */
+typedef void (*l2_norm_fn)(float *x, int32_t n, float eps, float scale);
+void canon_delta_prepare(const struct op *op, struct be_task *t);
+void canon_delta_prepare_by(const struct op *op, struct be_task *t, l2_norm_fn l2_norm);
+
+/* n_rows rows of a head, walked by n_cols columns of its state, s[n_cols][key_dim], which is then
+ * that after the last row. Values and outputs are those of the columns; o is written where
+ * rows.q is. */
+enum { DELTA_COLS_MAX = 32 };
+struct delta_walk {
+    struct delta_rows rows;
+    int32_t n_rows, key_dim, n_cols;
+    float *s;
+    float *o;
+    size_t o_stride;
+};
+typedef void (*delta_walk_fn)(const struct delta_walk *w);
+void canon_delta_net(const struct op *op, struct be_task *t);
+void canon_delta_net_by(const struct op *op, struct be_task *t, delta_walk_fn walk);
+
 /* Outputs [lo, hi) of one row: dst[o] = w x (+ bias), of a plain weight. */
 void canon_product_row(const struct weight *w, const float *x, int32_t lo, int32_t hi, float *dst,
                        bool accumulate);
@@ -93,6 +115,14 @@ static inline float *view_row(const struct view *v, int32_t row)
 static inline int32_t view_i32_at(const struct view *v, int32_t row)
 {
     return ((const int32_t *)v->p)[(size_t)row * (size_t)v->stride];
+}
+/* Of MOE_COMBINE: the weights of a row, where they are a gate after its sigmoid. */
+static inline const float *combine_weights(const struct op *op, const float *w, float *gate)
+{
+    if (!(op->flags & OP_FLAG_SIGMOID))
+        return w;
+    *gate = det_sigmoid(w[0]);
+    return gate;
 }
 /* Worker ith's contiguous part [*lo, *hi) of n things. */
 static inline void task_slice(const struct be_task *t, int64_t n, int64_t *lo, int64_t *hi)

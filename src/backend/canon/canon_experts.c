@@ -106,7 +106,8 @@ void canon_moe_combine(const struct op *op, struct be_task *t)
     task_slice(t, dst->rows, &lo, &hi);
     for (int32_t r = (int32_t)lo; r < hi; r++) {
         const float *w = view_row(weights, r), *y = view_row(&op->src[0], r);
-        float *out = view_row(dst, r);
+        float *out = view_row(dst, r), gate;
+        w = combine_weights(op, w, &gate);
         for (int32_t i = 0; i < dst->cols; i++) {
             float sum = 0;
             for (int32_t j = 0; j < weights->cols; j++)

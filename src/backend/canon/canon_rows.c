@@ -42,7 +42,7 @@ void canon_gather_rows(const struct op *op, struct be_task *t)
                (size_t)dst->cols * sizeof(float));
 }
 
-float canon_rms_inv(const float *x, int32_t n, float eps)
+float canon_sum_squares(const float *x, int32_t n)
 {
     float lane[CANON_LANES] = {0};
     for (int32_t i = 0; i < n; i++)
@@ -51,7 +51,12 @@ float canon_rms_inv(const float *x, int32_t n, float eps)
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
     }
-    return 1.0f / sqrtf(lane[0] / (float)n + eps);
+    return lane[0];
+}
+
+float canon_rms_inv(const float *x, int32_t n, float eps)
+{
+    return 1.0f / sqrtf(canon_sum_squares(x, n) / (float)n + eps);
 }
 
 void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps)
@@ -85,6 +90,7 @@ void canon_act_mul(const struct op *op, struct be_task *t)
             case ACT_SILU: out[i] = det_silu(g) * u; break;
             case ACT_GELU_TANH: out[i] = det_gelu_tanh(g) * u; break;
             case ACT_NONE: out[i] = g * u; break;
+            case ACT_SIGMOID: out[i] = det_sigmoid(g) * u; break;
             default: out[i] = det_swiglu_clamped(g, u); break;
             }
         }

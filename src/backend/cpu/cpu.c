@@ -108,6 +108,8 @@ static void kernels_init(struct be_kernels *k, const struct cpu_isa *isa)
     k->fn[OP_MATMUL_EXPERTS] = cpu_matmul_experts;
     k->fn[OP_MOE_COMBINE] = cpu_moe_combine;
     k->fn[OP_CONV_STATE] = cpu_conv_state;
+    k->fn[OP_DELTA_PREPARE] = cpu_delta_prepare;
+    k->fn[OP_DELTA_NET] = cpu_delta_net;
 }
 
 void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

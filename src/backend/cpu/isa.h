@@ -93,6 +93,8 @@ struct cpu_isa {
     void (*combine)(float *dst, const float *y, size_t stride, const float *w, int32_t n_slots,
                     int32_t n, bool accumulate);
     conv_row_fn conv_row;
+    l2_norm_fn l2_norm;
+    delta_walk_fn delta_walk;
     /* x[0, n_rot) rotated in place by cos[half], sin[half]. */
     void (*rope)(float *x, const float *angles, int32_t n_rot, bool neox);
     void (*f16_from_f32)(uint16_t *dst, const float *src, int32_t n);
@@ -128,6 +130,8 @@ void cpu_elements(const struct op *op, struct be_task *t);
 void cpu_matmul_experts(const struct op *op, struct be_task *t);
 void cpu_moe_combine(const struct op *op, struct be_task *t);
 void cpu_conv_state(const struct op *op, struct be_task *t);
+void cpu_delta_prepare(const struct op *op, struct be_task *t);
+void cpu_delta_net(const struct op *op, struct be_task *t);
 
 void cpu_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes);
 

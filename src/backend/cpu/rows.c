@@ -106,8 +106,10 @@ void cpu_moe_combine(const struct op *op, struct be_task *t)
     for (int64_t i = lo; i < hi; i++) {
         int32_t r = (int32_t)(i / chunks), c = (int32_t)(i % chunks) * COLUMNS;
         int32_t n = dst->cols - c < COLUMNS ? dst->cols - c : COLUMNS;
-        isa->combine(view_row(dst, r) + c, view_row(&op->src[0], r) + c, (size_t)dst->cols,
-                     view_row(weights, r), weights->cols, n, (op->flags & OP_FLAG_ACCUMULATE) != 0);
+        float gate;
+        const float *w = combine_weights(op, view_row(weights, r), &gate);
+        isa->combine(view_row(dst, r) + c, view_row(&op->src[0], r) + c, (size_t)dst->cols, w,
+                     weights->cols, n, (op->flags & OP_FLAG_ACCUMULATE) != 0);
     }
 }
 

@@ -60,6 +60,8 @@ static float act(act_kind kind, float x)
 {
     if (kind == ACT_NONE)
         return x;
+    if (kind == ACT_SIGMOID)
+        return sigmoid(x);
     if (kind == ACT_SILU)
         return x / (1.0f + expf(-x));
     float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x); /* sqrt(2 / pi) */
@@ -131,6 +133,8 @@ void ref_kernels(struct be_kernels *k)
     k->fn[OP_MATMUL_EXPERTS] = ref_matmul_experts;
     k->fn[OP_MOE_COMBINE] = ref_moe_combine;
     k->fn[OP_CONV_STATE] = ref_conv_state;
+    k->fn[OP_DELTA_PREPARE] = ref_delta_prepare;
+    k->fn[OP_DELTA_NET] = ref_delta_net;
 }
 
 void ref_work_bytes(int32_t max_rows, int32_t max_cols, size_t *shared_bytes, size_t *local_bytes)

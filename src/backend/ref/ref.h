@@ -19,6 +19,8 @@ void ref_moe_route(const struct op *op, struct be_task *t);
 void ref_matmul_experts(const struct op *op, struct be_task *t);
 void ref_moe_combine(const struct op *op, struct be_task *t);
 void ref_conv_state(const struct op *op, struct be_task *t);
+void ref_delta_prepare(const struct op *op, struct be_task *t);
+void ref_delta_net(const struct op *op, struct be_task *t);
 
 /* Row `row` of a plain weight, dequantised; and a product of it. */
 void ref_weight_row(const struct weight *w, int32_t row, float *dst);

@@ -443,7 +443,7 @@ static void test_bad_ids(void **state)
 
 struct combine_case {
     int32_t rows, slots, n;
-    bool accumulate;
+    bool accumulate, gated;
     const float *y, *weights;
     float *dst;
 };
@@ -453,6 +453,10 @@ static void combine(struct cx *cx, void *arg)
     struct combine_case *c = arg;
     struct view dst = view_f32(c->dst, c->rows, c->n);
     dst.stride = c->n + 3;
+    if (c->gated) {
+        op_gated_add(cx, dst, view_f32(c->y, c->rows, c->n), view_f32(c->weights, c->rows, 1));
+        return;
+    }
     op_moe_combine(cx, dst, view_f32(c->y, c->rows, c->slots * c->n),
                    view_f32(c->weights, c->rows, c->slots), c->accumulate);
 }
@@ -465,12 +469,16 @@ static void test_combine(void **state)
     float out[] = {100, 200, 0, 0, 0};
     assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
     struct combine_case hand = {
-        1, 2, 2, true, (const float[]){1, 2, 3, 4}, (const float[]){0.5f, 2}, out};
+        1, 2, 2, true, false, (const float[]){1, 2, 3, 4}, (const float[]){0.5f, 2}, out};
     combine(&b.cx, &hand);
     near(out, (const float[]){106.5f, 209}, 2);
     hand.accumulate = false;
     combine(&b.cx, &hand);
     near(out, (const float[]){6.5f, 9}, 2);
+    hand.gated = true;
+    hand.weights = (const float[]){-2};
+    combine(&b.cx, &hand);
+    near(out, (const float[]){6.61920292f, 9.23840584f}, 2);
     be_free(b.be);
 
     rig.rng = 26;
@@ -479,6 +487,7 @@ static void test_combine(void **state)
                                  .n = cols[i / 2 % T9_COUNT(cols)],
                                  .slots = slots[i / 2 / T9_COUNT(cols)],
                                  .accumulate = i % 2 == 0};
+        c.gated = c.slots == 1 && c.accumulate;
         size_t n = (size_t)c.rows * (size_t)(c.n + 3);
         float *y = rig_floats((size_t)c.rows * (size_t)(c.slots * c.n), 3);
         float *w = rig_floats((size_t)(c.rows * c.slots), 1), *start = rig_floats(n, 1);
@@ -571,6 +580,8 @@ static void test_refusals(void **state)
     refused(&b, "the scale is 0");
     op_moe_combine(&b.cx, view_f32(g, 2, 5), view_f32(f, 2, 12), view_f32(f, 2, 3), true);
     refused(&b, "src has 12 columns, 3 times 5 are wanted");
+    op_gated_add(&b.cx, view_f32(g, 2, 4), view_f32(f, 2, 12), view_f32(f, 2, 3));
+    refused(&b, "3 gates a row");
     op_moe_combine(&b.cx, view_f32(f, 2, 4), view_f32(f, 2, 12), view_f32(f, 2, 3), true);
     refused(&b, "dst is src");
 

@@ -191,6 +191,8 @@ static void test_activations(void **state)
     near(out, (const float[]){1.6915922f, -41.999719f, -3.2464e-6f, 0.350388f}, 4);
     op_act_mul(&b.cx, view_f32(out, 1, 4), view_f32(g, 1, 4), view_f32(u, 1, 4), ACT_NONE);
     near(out, (const float[]){1, -90, -90, 0}, 4);
+    op_act_mul(&b.cx, view_f32(out, 1, 4), view_f32(g, 1, 4), view_f32(u, 1, 4), ACT_SIGMOID);
+    near(out, (const float[]){0.731058579f, -8.99959141f, 4.08580815e-4f, 0}, 4);
     done(&b);
 }
 

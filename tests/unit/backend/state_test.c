@@ -28,7 +28,7 @@ struct subject {
     const char *name;
     struct state_geom g;
     int32_t n_in, n_out; /* columns of a row of `in` and of the result */
-    bool silu;
+    bool silu, tiled;
     struct weight w;
     float *in[SEQS]; /* [TOKENS][n_in] */
     void (*submit)(struct cx *cx, const struct subject *s, const struct op_state *state,
@@ -322,6 +322,210 @@ static void test_conv_by_hand(void **state)
     mem_free(pool);
 }
 
+/* ---- the delta net ---- */
+
+/* A row is c, then the gates. */
+static void submit_delta(struct cx *cx, const struct subject *s, const struct op_state *state,
+                         struct view in, struct view out)
+{
+    struct view c = in, gates = in;
+    c.cols = s->g.shape.channels;
+    gates.cols = 2 * s->g.shape.n_heads;
+    gates.p = (float *)in.p + c.cols;
+    op_delta_net(cx, out, c, gates, s->tiled, state);
+}
+
+/* Keys of a length about 1, decay and strength within 0 .. 1; some at their ends. */
+static void delta_inputs(struct subject *s)
+{
+    const struct state_shape *h = &s->g.shape;
+    int32_t n_keys = 2 * h->n_key_heads * h->key_dim;
+    float scale = 1.7f / sqrtf((float)h->key_dim);
+    for (int k = 0; k < SEQS; k++) {
+        for (int32_t t = 0; t < TOKENS; t++) {
+            float *row = s->in[k] + (size_t)t * (size_t)s->n_in;
+            for (int32_t i = 0; i < n_keys; i++)
+                row[i] *= scale;
+            for (int32_t i = h->channels; i < s->n_in; i++)
+                row[i] =
+                    rig_rnd() % 16 == 0 ? (float)(rig_rnd() % 2) : (float)(rig_rnd() % 1024) / 1024;
+        }
+    }
+}
+
+static void check_delta(struct state_shape shape, bool tiled)
+{
+    char name[128];
+    int32_t n_values = shape.n_heads * shape.value_dim;
+    shape.channels = 2 * shape.n_key_heads * shape.key_dim + n_values;
+    snprintf(name, sizeof(name), "delta net of %d heads of %d x %d, %d of keys%s", shape.n_heads,
+             shape.value_dim, shape.key_dim, shape.n_key_heads, tiled ? ", tiled" : "");
+    struct subject s = {.name = name,
+                        .n_in = shape.channels + 2 * shape.n_heads,
+                        .n_out = n_values,
+                        .tiled = tiled,
+                        .submit = submit_delta};
+    subject_init(&s, &shape);
+    delta_inputs(&s);
+    check_subject(&s);
+    subject_deinit(&s);
+}
+
+static void test_delta(void **state)
+{
+    (void)state;
+    static const struct state_shape shapes[] = {
+        {1, 4, 0, 1, 1, 16, 16},   {2, 4, 0, 6, 3, 24, 33}, {1, 4, 0, 4, 2, 32, 32},
+        {1, 2, 0, 2, 1, 128, 128}, {1, 4, 0, 3, 3, 1, 1},   {1, 4, 0, 2, 2, 256, 40},
+        {1, 3, 0, 8, 1, 40, 5},
+    };
+    rig.rng = 32;
+    for (size_t i = 0; i < T9_COUNT(shapes); i += RIG_STEP) {
+        check_delta(shapes[i], i % 2 == 0);
+        if (shapes[i].n_heads > shapes[i].n_key_heads && shapes[i].n_key_heads > 1)
+            check_delta(shapes[i], i % 2 != 0);
+    }
+}
+
+/* A key head of two dimensions, two value heads of one, by ref and canon. */
+static void test_delta_by_hand(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "canon"};
+    /* q | k | v of two heads | decay, then strength of both */
+    static const float in[] = {1, 0, 1, 0, 4, 8, 0.5f, 1, 0.5f, 1, /* S is 0: u = 2, 8 */
+                               1, 1, 0, 1, 2, 4, 0.5f, 1, 1,    0.5f};
+    struct state_shape shape = {1, 2, 6, 2, 1, 2, 1};
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        struct state_geom g;
+        struct bench b;
+        float y[4];
+        int32_t zero[2] = {0};
+        assert_int_equal(bench_init(&b, names[i]), T9_STATUS_OK);
+        assert_true(state_geom_init(&g, &shape));
+        char *pool = mem_calloc(1, g.slot_bytes);
+        assert_non_null(pool);
+        struct op_state s = {.row_seq = view_i32(zero, 2, 1),
+                             .slot = view_i32(zero, 1, 1),
+                             .pool = {pool, 1, 1, 1, VIEW_BYTES, 0},
+                             .geom = &g};
+        struct view c = view_f32(in, 2, 6), gates = view_f32(in + 6, 2, 4);
+        c.stride = gates.stride = 10;
+        op_delta_net(&b.cx, view_f32(y, 2, 2), c, gates, true, &s);
+        assert_int_equal(b.cx.status, T9_STATUS_OK);
+        /* Then S is (2, 0) * 0.5 + (0, 2) and (8, 0) + (0, 2). */
+        near(y, (const float[]){2, 8, 3, 10}, 4);
+        near(state_matrix(&g, pool, 0, 0, 0), (const float[]){1, 2}, 2);
+        near(state_matrix(&g, pool, 0, 0, 1), (const float[]){8, 2}, 2);
+        be_free(b.be);
+        mem_free(pool);
+    }
+}
+
+/* ---- what the delta net takes ---- */
+
+struct prepare_case {
+    struct state_geom g;
+    int32_t rows;
+    float *c, *gates;
+    const float *alpha, *beta;
+    struct weight a, dt;
+};
+
+static void prepare(struct cx *cx, void *arg)
+{
+    struct prepare_case *p = arg;
+    int32_t n = p->g.shape.n_heads;
+    struct view c = view_f32(p->c, p->rows, p->g.shape.channels),
+                alpha = view_f32(p->alpha, p->rows, n);
+    c.stride += 7;
+    alpha.stride += 2;
+    op_delta_prepare(cx, &(struct op_delta_prepare){c, view_f32(p->gates, p->rows, 2 * n), alpha,
+                                                    view_f32(p->beta, p->rows, n), &p->a, &p->dt,
+                                                    &p->g, 1e-6f});
+}
+
+static void test_prepare(void **state)
+{
+    (void)state;
+    static const struct state_shape shapes[] = {
+        {1, 4, 16 * 3, 1, 1, 16, 16},
+        {1, 4, 2 * 3 * 37 + 6 * 5, 6, 3, 37, 5},
+        {1, 2, 2 * 2 * 128 + 4 * 128, 4, 2, 128, 128},
+    };
+    rig.rng = 33;
+    for (size_t i = 0; i < T9_COUNT(shapes); i++) {
+        struct prepare_case p = {.rows = 33};
+        assert_true(state_geom_init(&p.g, &shapes[i]));
+        int32_t n = shapes[i].n_heads;
+        size_t n_c = (size_t)(p.rows * (shapes[i].channels + 7)),
+               n_gates = (size_t)(p.rows * 2 * n);
+        float *in = rig_floats(n_c, 3), *want = rig_floats(n_c, 1), *got = rig_floats(n_c, 1);
+        float *want_gates = rig_floats(n_gates, 1), *got_gates = rig_floats(n_gates, 1);
+        float *alpha = rig_floats((size_t)(p.rows * (n + 2)), 12);
+        float *beta = rig_floats((size_t)(p.rows * n), 4), *a = rig_floats((size_t)n, 1);
+        for (int32_t k = 0; k < n; k++)
+            a[k] = -fabsf(a[k]);
+        memset(in, 0, (size_t)shapes[i].key_dim * sizeof(float)); /* no direction: stays 0 */
+        p.alpha = alpha;
+        p.beta = beta;
+        p.a = vector("a", a, n);
+        p.dt = vector("dt", a, n);
+        p.c = want;
+        p.gates = want_gates;
+        memcpy(want, in, n_c * sizeof(float));
+        rig_run(rig.canon, prepare, &p);
+        for (int32_t k = 0; k < shapes[i].key_dim; k++)
+            assert_true(want[k] == 0);
+        FOR_EACH_CPU(be, isa, threads)
+        {
+            memcpy(got, in, n_c * sizeof(float));
+            p.c = got;
+            p.gates = got_gates;
+            rig_run(be, prepare, &p);
+            rig_same_bits("prepared rows", rig_isas[isa], threads, got, want, n_c);
+            rig_same_bits("gates", rig_isas[isa], threads, got_gates, want_gates, n_gates);
+        }
+        be_weight_free(rig.canon, &p.a);
+        be_weight_free(rig.canon, &p.dt);
+        mem_free(in);
+        mem_free(want);
+        mem_free(got);
+        mem_free(want_gates);
+        mem_free(got_gates);
+        mem_free(alpha);
+        mem_free(beta);
+        mem_free(a);
+    }
+}
+
+static void test_prepare_by_hand(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ref", "canon"};
+    const float minus[] = {-1, -0.5f}, dt[] = {1, 0}, alpha[] = {-1, 25}, beta[] = {0, -2};
+    for (size_t i = 0; i < T9_COUNT(names); i++) {
+        struct bench b;
+        float c[] = {3, 4, 0, 0, 0, -5, 7, 8}, gates[4];
+        struct state_shape shape = {1, 2, 6, 2, 1, 2, 1};
+        struct state_geom g;
+        struct weight w = vector("a", minus, 2), d = vector("dt", dt, 2);
+        assert_int_equal(bench_init(&b, names[i]), T9_STATUS_OK);
+        assert_true(state_geom_init(&g, &shape));
+        op_delta_prepare(&b.cx, &(struct op_delta_prepare){view_f32(c, 1, 6), view_f32(gates, 1, 4),
+                                                           view_f32(alpha, 1, 2),
+                                                           view_f32(beta, 1, 2), &w, &d, &g, 11});
+        assert_int_equal(b.cx.status, T9_STATUS_OK);
+        /* 3 4 over sqrt(25 + 11) and sqrt(2); no key; values as they are. */
+        near(c, (const float[]){0.353553391f, 0.471404521f, 0, 0, 0, -5}, 6);
+        /* exp(-ln 2), exp(-12.5), sigmoid */
+        near(gates, (const float[]){0.5f, 3.72665317e-6f, 0.5f, 0.119202922f}, 4);
+        be_weight_free(b.be, &w);
+        be_weight_free(b.be, &d);
+        be_free(b.be);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void refused(struct bench *b, const char *part)
@@ -385,12 +589,78 @@ static void test_refusals(void **state)
     be_free(b.be);
 }
 
+static void test_delta_refusals(void **state)
+{
+    (void)state;
+    static float f[64], g[64];
+    static int32_t zero[8];
+    struct bench b;
+    struct state_shape shape = {1, 2, 6, 2, 1, 2, 1}, wide = {1, 2, 7, 2, 1, 2, 1};
+    struct state_geom geom, other, conv;
+    assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
+    assert_true(state_geom_init(&geom, &shape));
+    assert_true(state_geom_init(&other, &wide));
+    assert_true(
+        state_geom_init(&conv, &(struct state_shape){.n_layers = 1, .taps = 2, .channels = 6}));
+    struct weight w = vector("a", f, 2), long_w = vector("long", f, 3);
+    struct view c = view_f32(f, 2, 6), gates = view_f32(g, 2, 4), y = view_f32(g + 8, 2, 2);
+    struct view two = view_f32(f, 2, 2);
+    struct op_state good = {.row_seq = view_i32(zero, 2, 1),
+                            .slot = view_i32(zero, 1, 1),
+                            .pool = {f, 1, 1, 1, VIEW_BYTES, 0},
+                            .geom = &geom},
+                    s = good;
+    s.geom = &conv;
+    op_delta_net(&b.cx, y, c, gates, true, &s);
+    refused(&b, "the geometry has no delta net");
+    s.geom = &other;
+    op_delta_net(&b.cx, y, c, gates, true, &s);
+    refused(&b, "q, k and v are 6 of 7 channels");
+    op_delta_net(&b.cx, c, c, gates, true, &good);
+    refused(&b, "dst is [2, 6], [2, 2] wanted");
+    op_delta_net(&b.cx, y, view_f32(f, 2, 5), gates, true, &good);
+    refused(&b, "c is [2, 5], [2, 6] wanted");
+    op_delta_net(&b.cx, view_f32(f, 2, 2), c, gates, true, &good);
+    refused(&b, "dst is c");
+    op_delta_net(&b.cx, y, c, y, true, &good);
+    refused(&b, "gates is [2, 2], [2, 4] wanted");
+    const struct op_delta_prepare fine = {c, gates, two, two, &w, &w, &geom, 0};
+    struct op_delta_prepare p = fine;
+    p.geom = &conv;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "the geometry has no delta net");
+    p = fine;
+    p.gates = y;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "gates is [2, 2], [2, 4] wanted");
+    p = fine;
+    p.alpha = c;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "alpha is [2, 6], [2, 2] wanted");
+    p = fine;
+    p.beta = c;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "beta is [2, 6], [2, 2] wanted");
+    p = fine;
+    p.eps = -1;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "epsilon is -1");
+    p = fine;
+    p.dt = &long_w;
+    op_delta_prepare(&b.cx, &p);
+    refused(&b, "long has 3 values, 2 wanted");
+    be_weight_free(b.be, &w);
+    be_weight_free(b.be, &long_w);
+    be_free(b.be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_conv),
-        cmocka_unit_test(test_conv_by_hand),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_conv),     cmocka_unit_test(test_conv_by_hand),
+        cmocka_unit_test(test_delta),    cmocka_unit_test(test_delta_by_hand),
+        cmocka_unit_test(test_prepare),  cmocka_unit_test(test_prepare_by_hand),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_delta_refusals),
     };
     return cmocka_run_group_tests(tests, rig_setup, rig_teardown);
 }

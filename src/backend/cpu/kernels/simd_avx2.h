@@ -29,6 +29,7 @@ enum {
     PV_PAIRS = 4,
     NEAR_ACCS = 8,
     PV_VECS = 2,
+    DELTA_COLS = 2, /* columns of a delta net's state at once */
     Q8_BIAS = 0,
 };
 

@@ -31,7 +31,8 @@ enum {
     PV_PAIRS = 4,
     NEAR_ACCS = 16,
     PV_VECS = 4,
-    Q8_BIAS = 128, /* what vi_dots_q8 wants signed weights raised by */
+    DELTA_COLS = 4, /* columns of a delta net's state at once */
+    Q8_BIAS = 128,  /* what vi_dots_q8 wants signed weights raised by */
 };
 
 typedef __m512 vf;
