@@ -172,8 +172,9 @@ void op_embed_tokens(struct cx *cx, struct view dst, struct view ids, struct vie
                      const struct weight *w, float scale);
 /* dst[R, D] = src[rows[r], :].   dst0, src0 = src, src1 = rows i32[R] */
 void op_gather_rows(struct cx *cx, struct view dst, struct view src, struct view rows);
-/* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src.   dst0, src0, w0, f0 = eps
- */
+/* dst[T, D] = (x * (1 / sqrt(mean(x^2) + eps))) * w. dst may alias src. With a w of fewer values,
+ * of which D is a multiple, so many columns at a time, each with its own mean (heads). dst0, src0,
+ * w0, f0 = eps */
 void op_rmsnorm(struct cx *cx, struct view dst, struct view src, const struct weight *w, float eps);
 /* dst_k[T, n_out_k] = W_k x (+ bias_k) for k < n (1..3): several products share x [T, n_in], so
  * that its int8 form is made once.   dst0..2, src0, w0..2 */

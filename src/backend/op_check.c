@@ -107,7 +107,8 @@ static t9_status check_rmsnorm(const struct op *op, struct t9_err *err)
     T9_TRY(want(op, "src", &op->src[0], VIEW_F32, dst->rows, dst->cols, err));
     if (!(op->f[0] >= 0))
         return fail(op, err, "epsilon is %g", (double)op->f[0]);
-    return want_vector(op, op->w[0], dst->cols, err);
+    int32_t n = op->w[0] ? op->w[0]->n_in : 0;
+    return want_vector(op, op->w[0], n > 0 && dst->cols % n == 0 ? n : dst->cols, err);
 }
 
 static t9_status check_matmul(const struct op *op, struct t9_err *err)

@@ -71,9 +71,11 @@ void canon_rmsnorm(const struct op *op, struct be_task *t)
     const struct view *dst = &op->dst[0];
     int64_t lo, hi;
     task_slice(t, dst->rows, &lo, &hi);
-    for (int32_t r = (int32_t)lo; r < hi; r++)
-        canon_rmsnorm_row(view_row(dst, r), view_row(&op->src[0], r), op->w[0]->data, dst->cols,
-                          op->f[0]);
+    for (int32_t r = (int32_t)lo; r < hi; r++) {
+        for (int32_t c = 0; c < dst->cols; c += op->w[0]->n_in)
+            canon_rmsnorm_row(view_row(dst, r) + c, view_row(&op->src[0], r) + c, op->w[0]->data,
+                              op->w[0]->n_in, op->f[0]);
+    }
 }
 
 void canon_act_mul(const struct op *op, struct be_task *t)

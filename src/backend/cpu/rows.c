@@ -55,10 +55,13 @@ void cpu_rmsnorm(const struct op *op, struct be_task *t)
     const struct cpu_isa *isa = pool_user(t->pool);
     const struct view *dst = &op->dst[0];
     int64_t lo, hi;
-    task_slice(t, dst->rows, &lo, &hi);
-    for (int32_t r = (int32_t)lo; r < hi; r++)
-        isa->rmsnorm(view_row(dst, r), view_row(&op->src[0], r), op->w[0]->data, dst->cols,
+    int32_t n = op->w[0]->n_in, parts = dst->cols / n;
+    task_slice(t, (int64_t)dst->rows * parts, &lo, &hi);
+    for (int64_t i = lo; i < hi; i++) {
+        int32_t r = (int32_t)(i / parts), c = (int32_t)(i % parts) * n;
+        isa->rmsnorm(view_row(dst, r) + c, view_row(&op->src[0], r) + c, op->w[0]->data, n,
                      op->f[0]);
+    }
 }
 
 /* n elements of one row; b is NULL for ops of one source. */

@@ -31,9 +31,11 @@ void ref_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, floa
 static void rmsnorm(const struct op *op, struct be_task *t)
 {
     const struct view *dst = &op->dst[0];
-    for (int32_t r = t->ith; r < dst->rows; r += t->nth)
-        ref_rmsnorm_row(ref_row(dst, r), ref_row(&op->src[0], r), op->w[0]->data, dst->cols,
-                        op->f[0]);
+    for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
+        for (int32_t c = 0; c < dst->cols; c += op->w[0]->n_in)
+            ref_rmsnorm_row(ref_row(dst, r) + c, ref_row(&op->src[0], r) + c, op->w[0]->data,
+                            op->w[0]->n_in, op->f[0]);
+    }
 }
 
 static void rope_angles(const struct op *op, struct be_task *t)

@@ -95,6 +95,10 @@ static void test_rmsnorm(void **state)
     float y[] = {0, 0, 0, 0, 1, 1, 1, 1};
     op_rmsnorm(&b.cx, view_f32(y, 2, 4), view_f32(y, 2, 4), &w, 3);
     near(y, (const float[]){0, 0, 0, 0, 0.5f, 0.5f, 1, -0.5f}, 8);
+    /* Two heads of a row: (1, 2, 2, 4) and (2, 4, 4, 8) have the same direction. */
+    float heads[] = {1, 2, 2, 4, 2, 4, 4, 8};
+    op_rmsnorm(&b.cx, view_f32(heads, 1, 8), view_f32(heads, 1, 8), &w, 0);
+    near(heads, (const float[]){0.4f, 0.8f, 1.6f, -1.6f, 0.4f, 0.8f, 1.6f, -1.6f}, 8);
     be_weight_free(b.be, &w);
     done(&b);
 }
