@@ -79,7 +79,7 @@ static t9_status alloc_slots(struct engine *e, struct t9_err *err)
 static t9_status alloc_tree(struct engine *e, struct t9_err *err)
 {
     char salt[160];
-    if (e->p.no_prefix_cache || e->state_bytes > 0)
+    if (e->p.no_prefix_cache)
         return T9_STATUS_OK;
     int n =
         snprintf(salt, sizeof salt, "%.24s %s %.*s %llu %s", be_numerics(e->p.be), e->info->arch,
@@ -264,6 +264,9 @@ static t9_status check_request(const struct engine *e, const struct request *r, 
                        "min_tokens is %d and must not be negative; %d stop tokens, and at most %d "
                        "are taken",
                        r->min_tokens, r->n_stop_tokens, REQUEST_STOP_TOKENS_MAX);
+    if (r->n_marks < 0 || r->n_marks > REQUEST_MARKS_MAX)
+        return t9_fail(err, T9_STATUS_INVALID, "%d marks of the prompt; at most %d are taken",
+                       r->n_marks, REQUEST_MARKS_MAX);
     return sample_params_check(&r->sampling, err);
 }
 

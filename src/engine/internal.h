@@ -2,7 +2,8 @@
  * engine/internal.h - private to engine/: what the engine's own files share.
  *
  * engine.c is what other threads call; loop.c is the engine thread and its steps, queue.c who
- * waits and who starts, seq.c the slots and their pages, state.c the snapshot. Each field of struct
+ * waits and who starts, seq.c the slots and their pages, checkpoint.c where states of hybrid models
+ * are kept, state.c the snapshot. Each field of struct
  * engine says who writes it.
  */
 #ifndef T9_ENGINE_INTERNAL_H
@@ -15,6 +16,7 @@
 #include "engine/sched.h"
 #include "engine/signal.h"
 #include "engine/testing.h"
+#include "kv/checkpoint.h"
 #include "kv/prefix.h"
 #include "kv/state.h"
 #include "sample/sample.h"
@@ -29,6 +31,7 @@ struct engine_counters {
     _Atomic uint64_t requests_ended[FINISH_REASON_ERROR + 1]; /* by finish_reason */
     _Atomic uint64_t prefix_full, prefix_partial, prefix_inflight, prefix_miss;
     _Atomic uint64_t prefix_given_up, prefix_diverged, preemptions;
+    _Atomic uint64_t checkpoints_kept[CKPT_KINDS], checkpoint_hits[CKPT_KINDS];
     _Atomic uint64_t queue_ns, prefill_ns, decode_ns, step_ns;
     _Atomic uint64_t ttft_bucket[16], gap_bucket[16];
     _Atomic uint64_t ttft_count, gap_count, ttft_sum_ns, gap_sum_ns;
@@ -46,7 +49,16 @@ struct seq {
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
     int32_t n_pages;     /* in its page table */
     int32_t output;      /* index of its last row's logits in this step, -1 = none */
+    /* Of hybrid models: */
     int32_t state;       /* its recurrent state while it runs, after n_computed tokens; -1 = none */
+    int32_t ckpt_at;     /* tokens up to the last checkpoint on its way */
+    int32_t ckpt_next;   /* ... and to the next one; ends a step */
+    ckpt_kind ckpt_kind; /* of the next one */
+    int32_t branch_at;   /* up to there its text is cached, without a state; 0 = not further */
+    int32_t wait_slot;   /* who computes what it waits for, -1 = nobody */
+    int32_t wait_at;     /* where that one leaves a state for it */
+    int32_t wait_seen;   /* how far that one was when it was looked at last */
+    uint64_t wait_id;    /* that one's request */
     struct kv_hold hold;
     uint64_t give_up_ns; /* waits no longer than until then ... */
     uint64_t moved_step; /* ... nor PREFIX_PATIENCE_STEPS after the last page that came */
@@ -135,6 +147,15 @@ void queue_end_all(struct engine *e, finish_reason reason, const struct t9_err *
 void queue_end_some(struct engine *e, uint64_t now_ns);
 /* Starts what can start. Afterwards something runs if anything is there at all. */
 void queue_admit(struct engine *e);
+
+/* ---- checkpoint.c: of hybrid models ---- */
+
+/* Before a plan: limits the rows of sequences so that the step ends where a state is to be kept. */
+void checkpoint_plan(struct engine *e);
+/* After a step: keeps the slot's state if it has come to such a place and there is room. */
+void checkpoint_keep(struct engine *e, int32_t slot, uint64_t now_ns);
+/* After a match: `pending` when somebody who runs will leave a state further on. */
+void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m);
 
 /* ---- seq.c ---- */
 

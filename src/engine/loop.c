@@ -266,6 +266,7 @@ static t9_status finish_rows(struct engine *e, int32_t slot, uint64_t now_ns, st
     plan->last_step = e->step;
     plan->decoding = plan->n_pending <= 1 && s->n_computed >= s->req->n_prompt;
     T9_TRY(seq_keep_pages(e, slot, now_ns, err));
+    checkpoint_keep(e, slot, now_ns);
     if (was_prompt)
         count_prompt(e, slot, n, now_ns);
     if (all_outputs && !score_prompt(e, slot, n))
@@ -340,6 +341,7 @@ static void plan(struct engine *e)
 {
     const struct sched_step in = {
         .step = e->step, .step_tokens = e->p.step_tokens, .cost = e->cost};
+    checkpoint_plan(e);
     int32_t rows = sched_plan(e->sched, e->n_slots, &in);
     if (!e->plan_line)
         return;

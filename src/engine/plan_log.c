@@ -47,9 +47,12 @@ size_t plan_log_encode(char *out, size_t cap, const struct sched_step *in,
         const struct sched_seq *s = &seqs[i];
         if (!s->used)
             continue;
-        at += snprintf(out + at, cap - (size_t)at, "%s[%d,%d,%d,%d,%" PRIu64 ",%" PRIu64 ",%d]",
+        at += snprintf(out + at, cap - (size_t)at, "%s[%d,%d,%d,%d,%" PRIu64 ",%" PRIu64 ",%d",
                        comma, s->decoding, s->priority, s->n_pending, s->n_computed, s->order,
                        s->last_step, s->n_rows);
+        if (s->n_limit > 0)
+            at += snprintf(out + at, cap - (size_t)at, ",%d", s->n_limit);
+        at += snprintf(out + at, cap - (size_t)at, "]");
         comma = ",";
     }
     at += snprintf(out + at, cap - (size_t)at, "],\"rows\":%d}", rows);
@@ -141,6 +144,11 @@ static void read_seq(struct reader *r, struct sched_seq *s)
     s->last_step = number(r, UINT64_MAX);
     expect(r, ",");
     s->n_rows = number_i32(r);
+    s->n_limit = 0;
+    if (next_is(r, ',')) {
+        expect(r, ",");
+        s->n_limit = number_i32(r);
+    }
     expect(r, "]");
 }
 

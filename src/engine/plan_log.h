@@ -5,6 +5,7 @@
  *     {"t9_plan":1,"step":S,"step_tokens":T,"cost":[step,row,key,stretch],
  *      "seqs":[[decoding,priority,n_pending,n_computed,order,last_step,n_rows],...],"rows":R}
  *
+ * with ",n_limit" after the n_rows of a sequence that has a limit,
  * without blanks or line feed. The costs are the bits of IEEE doubles as whole numbers, so that a
  * replay decides on the same bits. Free slots are left out. A log is data from outside: every line
  * is checked and refused with what is wrong.

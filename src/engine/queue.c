@@ -54,6 +54,7 @@ void queue_take_submitted(struct engine *e)
         link_waiting(e, r); /* counted when it was submitted */
 }
 
+/* `at` is where the list has it. */
 static void unlink_waiting(struct engine *e, struct request **at)
 {
     struct request *r = *at;
@@ -246,6 +247,9 @@ void queue_admit(struct engine *e)
         int32_t slot = free_slot(e);
         if (slot < 0 || !start(e, r, slot, now_ns))
             break;
+        /* Others may have come back to the list for it. */
+        for (at = &e->waiting; *at != r;)
+            at = &(*at)->next;
         unlink_waiting(e, at);
     }
     if (e->n_running_now != n_before)

@@ -141,6 +141,12 @@ static bool is_prompt(const struct sched_seq *s)
     return s->n_pending > 0 && !s->decoding;
 }
 
+/* Rows that it may have in this step. */
+static int32_t most_rows(const struct sched_seq *s)
+{
+    return s->n_limit > 0 && s->n_limit < s->n_pending ? s->n_limit : s->n_pending;
+}
+
 /* Least recently served first, one row each. */
 static int32_t plan_in_turn(struct sched_seq *s, int32_t n, int32_t step_tokens)
 {
@@ -176,7 +182,7 @@ static double rows_ns(const struct sched_cost *c, const struct sched_seq *s, int
 /* Gives `s` as many more rows as ns and the budget allow. */
 static void grant(struct sched_seq *s, struct budget *b, double ns, const struct sched_cost *c)
 {
-    int32_t most = s->n_pending - s->n_rows;
+    int32_t most = most_rows(s) - s->n_rows;
     if (most > b->rows)
         most = b->rows;
     int32_t n = 0;
@@ -210,7 +216,7 @@ static int32_t next_prompt(const struct sched_seq *s, int32_t n)
 {
     int32_t best = -1;
     for (int32_t i = 0; i < n; i++) {
-        if (!is_prompt(&s[i]) || s[i].n_rows == s[i].n_pending)
+        if (!is_prompt(&s[i]) || s[i].n_rows == most_rows(&s[i]))
             continue;
         if (best < 0 || s[i].priority > s[best].priority ||
             (s[i].priority == s[best].priority &&
@@ -233,7 +239,7 @@ static void plan_prompts(struct sched_seq *s, int32_t n, int32_t n_prompts, stru
         if (i < 0)
             break;
         grant(&s[i], b, b->ns, &in->cost);
-        if (s[i].n_rows < s[i].n_pending)
+        if (s[i].n_rows < most_rows(&s[i]))
             break;
     }
     if (b->rows < rows_before || b->rows == 0)

@@ -20,7 +20,8 @@ struct sched_seq {
     int32_t n_computed; /* tokens before them: what each row attends to besides */
     uint64_t order;     /* number of its submission */
     uint64_t last_step; /* step in which it got rows last */
-    int32_t n_rows;     /* out: rows of this step, <= n_pending */
+    int32_t n_limit;    /* rows of this step at most; 0 = no limit */
+    int32_t n_rows;     /* out: rows of this step, <= n_pending and n_limit */
 };
 
 /* The cost of a step in ns: step_ns + rows * row_ns + attended keys * key_ns, all of it times

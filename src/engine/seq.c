@@ -29,22 +29,30 @@ int32_t *seq_known(const struct engine *e, int32_t slot)
 int64_t seq_bytes_to_be_had(const struct engine *e)
 {
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    int64_t cold = e->tree ? kv_tree_stats(e->tree).cold_pages : 0;
-    return (int64_t)kv.free_bytes + cold * (int64_t)kv.page_bytes;
+    struct kv_tree_stats tree = {0};
+    if (e->tree)
+        tree = kv_tree_stats(e->tree);
+    return (int64_t)kv.free_bytes + tree.cold_pages * (int64_t)kv.page_bytes +
+           tree.states * (int64_t)kv.state_bytes;
 }
 
-/* Drops cache until that many bytes are free, as far as that is possible; unpinned cache first. */
-static void make_free(struct engine *e, uint64_t bytes)
+/* Drops cache until that many bytes are free, as far as that is possible; unpinned cache first.
+ * keep_state (-1 = none) stays. */
+static void make_free_beside(struct engine *e, uint64_t bytes, int32_t keep_state)
 {
-    struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    if (bytes <= kv.free_bytes || !e->tree)
+    uint64_t free_bytes = kv_pool_stats(e->pool).free_bytes;
+    if (bytes <= free_bytes || !e->tree)
         return;
     uint64_t now_ns = clock_now_ns();
-    uint64_t missing = bytes - kv.free_bytes;
-    int32_t wanted = (int32_t)((missing + kv.page_bytes - 1) / kv.page_bytes);
-    wanted -= kv_tree_evict(e->tree, wanted, false, now_ns);
-    if (wanted > 0)
-        (void)kv_tree_evict(e->tree, wanted, true, now_ns);
+    uint64_t missing = bytes - free_bytes;
+    uint64_t freed = kv_tree_free_bytes(e->tree, missing, false, keep_state, now_ns);
+    if (freed < missing)
+        (void)kv_tree_free_bytes(e->tree, missing - freed, true, keep_state, now_ns);
+}
+
+static void make_free(struct engine *e, uint64_t bytes)
+{
+    make_free_beside(e, bytes, -1);
 }
 
 static void publish_counts(struct engine *e)
@@ -61,8 +69,8 @@ void seq_place(struct engine *e, int32_t slot, struct request *r)
     int32_t n_log = atomic_load_explicit(&r->n_tokens, memory_order_relaxed);
     memcpy(known, r->prompt, (size_t)r->n_prompt * sizeof *known);
     memcpy(known + r->n_prompt, r->tokens, (size_t)n_log * sizeof *known);
-    e->seqs[slot] =
-        (struct seq){.req = r, .n_known = r->n_prompt + n_log, .output = -1, .state = -1};
+    e->seqs[slot] = (struct seq){
+        .req = r, .n_known = r->n_prompt + n_log, .output = -1, .state = -1, .wait_slot = -1};
     e->sched[slot] = (struct sched_seq){
         .used = true, .priority = r->priority, .order = r->id, .last_step = e->step};
 }
@@ -76,11 +84,13 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
 {
     struct seq *s = &e->seqs[slot];
     if (!e->tree || seq_wants_all_rows(s->req))
-        return (struct kv_match){.tail_page = -1};
+        return (struct kv_match){.tail_page = -1, .state = -1};
     struct kv_match m = kv_tree_match(e->tree, &s->hold, seq_known(e, slot), s->n_known,
                                       batch_pages(&e->batch, slot), now_ns);
     s->n_pages = s->hold.n_pages;
     s->n_computed = s->n_pages * KV_PAGE_TOKENS;
+    if (e->state_bytes > 0)
+        checkpoint_look(e, slot, &m);
     return m;
 }
 
@@ -162,17 +172,66 @@ static void start_clocks(struct engine *e, struct seq *s, uint64_t now_ns)
     loop_set_clock(&r->clocks.admitted, now_ns);
 }
 
-/* Gives a sequence its own state. */
-static bool take_state(struct engine *e, int32_t slot)
+static void preempt(struct engine *e, int32_t slot);
+
+/* A state of its own, and a page for the tail of the match; false when one of them cannot be had.
+ */
+static bool take_room(struct engine *e, struct seq *s, const struct kv_match *m, int32_t *page)
+{
+    bool wants_page = m->n_tail > 0;
+    make_free_beside(e, e->state_bytes + (wants_page ? e->geom.page_bytes : 0), m->state);
+    s->state = kv_state_alloc(e->pool);
+    *page = wants_page ? kv_page_alloc(e->pool) : -1;
+    if (s->state >= 0 && (!wants_page || *page >= 0))
+        return true;
+    if (s->state >= 0)
+        kv_state_free(e->pool, s->state);
+    if (*page >= 0)
+        kv_page_free(e->pool, *page);
+    s->state = -1;
+    return false;
+}
+
+static void preempt(struct engine *e, int32_t slot);
+
+/* Goes on from the state of the match: in a copy, or where there is no room for one, in the tree's
+ * own. Without a match it begins with zeros; if nobody runs, those that wait for a prefix give way
+ * for that. */
+static bool take_state(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns)
 {
     struct seq *s = &e->seqs[slot];
-    if (e->state_bytes == 0)
-        return true;
-    make_free(e, e->state_bytes);
-    s->state = kv_state_alloc(e->pool);
-    if (s->state < 0)
+    int32_t page;
+    bool ok = take_room(e, s, m, &page);
+    while (!ok && m->state < 0 && e->n_running_now == 0) {
+        e->sched[slot].used = false;
+        int32_t victim = sched_victim(e->sched, e->n_slots);
+        e->sched[slot].used = true;
+        if (victim < 0)
+            return false;
+        preempt(e, victim);
+        ok = take_room(e, s, m, &page);
+    }
+    if (!ok && m->state < 0)
         return false;
-    kv_state_clear(e->pool, s->state);
+    if (m->state >= 0) {
+        kv_tree_use_state(e->tree, m, now_ns);
+        stats_count(&e->n.checkpoint_hits[m->state_kind], 1);
+    }
+    if (!ok) {
+        kv_tree_take_state(e->tree, m);
+        s->state = m->state;
+        page = m->tail_page;
+    } else if (m->state >= 0) {
+        kv_state_copy(e->pool, s->state, m->state);
+        if (page >= 0)
+            kv_page_copy(e->pool, page, m->tail_page);
+    } else {
+        kv_state_clear(e->pool, s->state);
+    }
+    if (page >= 0)
+        batch_pages(&e->batch, slot)[s->n_pages++] = page;
+    s->n_computed += m->n_tail;
+    s->ckpt_at = s->n_computed;
     *batch_state(&e->batch, slot) = s->state;
     return true;
 }
@@ -181,9 +240,10 @@ bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_
 {
     struct seq *s = &e->seqs[slot];
     struct request *r = s->req;
-    if (!take_state(e, slot))
+    if (e->state_bytes == 0)
+        copy_tail(e, slot, m);
+    else if (!take_state(e, slot, m, now_ns))
         return false;
-    copy_tail(e, slot, m);
     note_divergence(e, slot);
     start_clocks(e, s, now_ns);
     if (e->tree)
@@ -217,15 +277,21 @@ void seq_leave(struct engine *e, int32_t slot)
     if (e->tree)
         kv_tree_unpromise(e->tree, s->req);
     if (e->tree && n_tail > 0 && n_tail < KV_PAGE_TOKENS && s->n_pages > n_shared) {
-        kv_tree_add_tail(e->tree, &s->hold, seq_known(e, slot) + (s->n_computed - n_tail), n_tail,
-                         pages[n_shared], now_ns);
+        const int32_t *tokens = seq_known(e, slot) + (s->n_computed - n_tail);
+        if (s->state >= 0)
+            kv_tree_add_tail_state(e->tree, &s->hold, tokens, n_tail, pages[n_shared], s->state,
+                                   now_ns);
+        else
+            kv_tree_add_tail(e->tree, &s->hold, tokens, n_tail, pages[n_shared], now_ns);
         n_own++;
+    } else if (s->state >= 0 &&
+               !(e->tree && n_tail == 0 &&
+                 kv_tree_keep_state(e->tree, &s->hold, s->state, CKPT_KIND_END, now_ns))) {
+        kv_state_free(e->pool, s->state);
     }
     /* The newest first, so that the oldest lies on top of the stack and is used again first. */
     for (int32_t i = s->n_pages - 1; i >= n_own; i--)
         kv_page_free(e->pool, pages[i]);
-    if (s->state >= 0)
-        kv_state_free(e->pool, s->state);
     if (e->tree)
         kv_tree_release(e->tree, &s->hold, now_ns);
     if (s->waits)
@@ -381,6 +447,8 @@ t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct
         if (st != T9_STATUS_OK)
             return t9_fail(err, st, "page %d of a sequence is not one that the pool handed out",
                            pages[at]);
+        if (kv_tree_has_state(e->tree, &s->hold))
+            s->ckpt_at = s->hold.n_pages * KV_PAGE_TOKENS;
     }
     return T9_STATUS_OK;
 }

@@ -171,18 +171,19 @@ t9_status engine_check(struct engine *e, struct t9_err *err)
     if (n_running != e->n_running_now || n_prefix != e->n_prefix_now)
         return t9_fail(err, T9_STATUS_CORRUPT, "%d sequences run and %d wait, counted %d and %d",
                        n_running, n_prefix, e->n_running_now, e->n_prefix_now);
-    int32_t n_tree = 0;
+    struct kv_tree_stats tree = {0};
     if (e->tree) {
         T9_TRY(kv_tree_check(e->tree, e->check_holds, n_holds, err));
-        n_tree = kv_tree_stats(e->tree).pages;
+        tree = kv_tree_stats(e->tree);
     }
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    if (kv.pages_used != n_tree + n_own)
+    if (kv.pages_used != tree.pages + n_own)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "%d pages are used; the tree has %d and the sequences %d", kv.pages_used,
-                       n_tree, n_own);
-    if (kv.states_used != n_states)
-        return t9_fail(err, T9_STATUS_CORRUPT, "%d states are used; the sequences have %d",
-                       kv.states_used, n_states);
+                       tree.pages, n_own);
+    if (kv.states_used != tree.states + n_states)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "%d states are used; the tree has %d and the sequences %d", kv.states_used,
+                       tree.states, n_states);
     return T9_STATUS_OK;
 }

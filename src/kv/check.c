@@ -48,6 +48,27 @@ static t9_status count_holds(struct check *c, const struct kv_hold *holds, int32
     return T9_STATUS_OK;
 }
 
+/* Its state is one of the pool's, nobody else's, and in the list that its pin says. */
+static t9_status check_state(struct check *c, const struct kv_node *n)
+{
+    const struct kv_tree *t = c->t;
+    if (n->state_id < 0)
+        return t->states && n->n_tokens < KV_PAGE_TOKENS ? bad(c, n, "a tail without a state")
+                                                         : T9_STATUS_OK;
+    if (!t->states || !kv_state_is_used(t->pool, n->state_id))
+        return bad(c, n, "its state is not one that the pool has handed out");
+    const struct tree_state *s = &t->states[n->state_id];
+    int32_t at = 0;
+    for (const struct kv_node *a = n; a != &t->root; a = a->parent)
+        at += a->n_tokens;
+    if (s->node != n || s->at != at)
+        return bad(c, n, "its state belongs to another place");
+    if (s->list < 0 || (s->list == TREE_STATES_PINNED) != (n->pin_until_ns != 0))
+        return bad(c, n, "a pin and the lists of states disagree");
+    c->sum.states++;
+    return T9_STATUS_OK;
+}
+
 static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t pages_total)
 {
     if (n->page < 0 || n->page >= pages_total || !kv_page_is_used(c->t->pool, n->page))
@@ -58,8 +79,9 @@ static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t p
         return bad(c, n, "its references are not those of the holds");
     if (n->parent->state != NODE_READY)
         return bad(c, n, "a computed page after one that is not");
-    if ((n->list >= 0) != (n->refs == 0 && !n->first_child))
+    if ((n->list >= 0) != (n->refs == 0 && !n->first_child && n->state_id < 0))
         return bad(c, n, "a cold leaf outside the lists, or something else in them");
+    T9_TRY(check_state(c, n));
     c->n_listed += n->list >= 0;
     c->sum.pages++;
     c->sum.cold_pages += n->refs == 0;
@@ -69,7 +91,8 @@ static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t p
 
 static t9_status check_computing(struct check *c, const struct kv_node *n)
 {
-    if (n->page != -1 || n->refs != 0 || n->pin_until_ns || n->n_tokens != KV_PAGE_TOKENS)
+    if (n->page != -1 || n->state_id >= 0 || c->t->states || n->refs != 0 || n->pin_until_ns ||
+        n->n_tokens != KV_PAGE_TOKENS)
         return bad(c, n, "a promise with page, references, pin or as a tail");
     if (n->producer < 0 || n->producer >= c->t->n_producers_ever ||
         !c->t->producers[n->producer].who)
@@ -146,19 +169,44 @@ static t9_status check_lists(struct check *c)
     return T9_STATUS_OK;
 }
 
+static t9_status check_state_lists(struct check *c)
+{
+    const struct kv_tree *t = c->t;
+    int32_t n = 0;
+    for (int i = 0; i < TREE_STATE_LISTS; i++) {
+        const struct tree_state *prev = NULL;
+        for (const struct tree_state *s = t->state_lists[i].head; s; prev = s, s = s->next, n++) {
+            if (s->list != i || s->prev != prev || !s->node ||
+                s->node->state_id != (int32_t)(s - t->states))
+                return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: list of states %d", i);
+        }
+        if (t->state_lists[i].tail != prev)
+            return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: list of states %d's tail", i);
+    }
+    if (n != c->sum.states)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: the lists hold %d states, the nodes have %d", n,
+                       c->sum.states);
+    return T9_STATUS_OK;
+}
+
 static t9_status check_counts(struct check *c)
 {
     struct kv_tree_stats s = kv_tree_stats(c->t);
     const struct kv_tree_stats *w = &c->sum;
     if (s.nodes != w->nodes || s.pages != w->pages || s.cold_pages != w->cold_pages ||
-        s.pinned_pages != w->pinned_pages || s.tails != w->tails || s.promised != w->promised)
+        s.pinned_pages != w->pinned_pages || s.tails != w->tails || s.promised != w->promised ||
+        s.states != w->states)
         return t9_fail(c->err, T9_STATUS_CORRUPT,
                        "prefix tree: counters say %d nodes, %d pages, %d cold, %d pinned, %d "
-                       "tails, %d promised; counted %d, %d, %d, %d, %d, %d",
+                       "tails, %d promised, %d states; counted %d, %d, %d, %d, %d, %d, %d",
                        s.nodes, s.pages, s.cold_pages, s.pinned_pages, s.tails, s.promised,
-                       w->nodes, w->pages, w->cold_pages, w->pinned_pages, w->tails, w->promised);
-    if (s.pages > kv_pool_stats(c->t->pool).pages_used)
-        return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: more pages than the pool gave");
+                       s.states, w->nodes, w->pages, w->cold_pages, w->pinned_pages, w->tails,
+                       w->promised, w->states);
+    if (s.pages > kv_pool_stats(c->t->pool).pages_used ||
+        s.states > kv_pool_stats(c->t->pool).states_used)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: more pages or states than the pool gave");
     return T9_STATUS_OK;
 }
 
@@ -188,6 +236,7 @@ static t9_status check_all(struct check *c, const struct kv_hold *holds, int32_t
             T9_TRY(check_node(c, &t->nodes[i], pages_total));
     }
     T9_TRY(check_lists(c));
+    T9_TRY(check_state_lists(c));
     T9_TRY(check_counts(c));
     return check_slots(c);
 }

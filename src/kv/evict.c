@@ -6,7 +6,7 @@
  * use. Within a list the tail is the least, so the least of all is among the tails: a fixed number
  * of comparisons, whatever the size of the cache. A page whose last child goes becomes a leaf and
  * enters its list where its own last use says, so a conversation is eaten from its end. Pinned
- * leaves have a list of their own.
+ * leaves have a list of their own. In trees with states the states decide (checkpoint.c).
  */
 #include "kv/tree.h"
 
@@ -24,10 +24,12 @@ static int log2_floor(uint32_t x)
 }
 
 /* The list of a node that is a cold leaf. */
-static int list_of(const struct kv_node *n)
+static int list_of(const struct kv_tree *t, const struct kv_node *n)
 {
     if (n->pin_until_ns)
         return TREE_PINNED;
+    if (t->states)
+        return TREE_USELESS;
     int level = log2_floor((uint32_t)n->n_tokens);
     uint32_t hits = n->n_hits < 255 ? n->n_hits : 255;
     return level + log2_floor(hits + 1);
@@ -47,9 +49,10 @@ void tree_unplace(struct kv_tree *t, struct kv_node *n)
 void tree_place(struct kv_tree *t, struct kv_node *n)
 {
     tree_unplace(t, n);
-    if (n == &t->root || n->state != NODE_READY || n->refs > 0 || n->first_child)
+    if (n == &t->root || n->state != NODE_READY || n->refs > 0 || n->first_child ||
+        n->state_id >= 0)
         return;
-    n->list = (int8_t)list_of(n);
+    n->list = (int8_t)list_of(t, n);
     struct node_list *l = &t->cold[n->list];
     struct kv_node *before = l->tail; /* goes between `before` and `after` */
     struct kv_node *after = NULL;
@@ -102,13 +105,13 @@ int32_t kv_tree_pin(struct kv_tree *t, const int32_t *tokens, int32_t n, uint64_
         if (t->pin_next_ns == 0 || until_ns < t->pin_next_ns)
             t->pin_next_ns = until_ns;
         tree_place(t, node);
+        tree_state_place(t, node);
     }
     tree_count(&t->n.collisions, collisions);
     return pages;
 }
 
-/* Ends the pins whose time is over. Looks at them only when one can be. */
-static void pins_expire(struct kv_tree *t, uint64_t now_ns)
+void tree_pins_expire(struct kv_tree *t, uint64_t now_ns)
 {
     if (!t->pinned || now_ns < t->pin_next_ns)
         return;
@@ -118,6 +121,7 @@ static void pins_expire(struct kv_tree *t, uint64_t now_ns)
         if (n->pin_until_ns <= now_ns) {
             tree_unpin(t, n);
             tree_place(t, n);
+            tree_state_place(t, n);
         } else if (next_ns == 0 || n->pin_until_ns < next_ns) {
             next_ns = n->pin_until_ns;
         }
@@ -146,8 +150,12 @@ static struct kv_node *least(const struct kv_tree *t, bool pinned_too, uint64_t 
 
 int32_t kv_tree_evict(struct kv_tree *t, int32_t n_pages, bool pinned_too, uint64_t now_ns)
 {
-    pins_expire(t, now_ns);
+    tree_pins_expire(t, now_ns);
     int32_t freed = 0;
+    while (t->states && freed < n_pages && tree_free_one(t, pinned_too, -1, now_ns) > 0)
+        freed++;
+    if (t->states)
+        return freed;
     while (freed < n_pages) {
         struct kv_node *n = least(t, pinned_too, now_ns);
         if (!n)

@@ -38,6 +38,11 @@ static t9_status reserve_memory(struct kv_tree *t, struct t9_err *err)
     t->nodes = p;
     T9_TRY(be_reserve(t->be, t->slots_bytes, &p, err));
     t->slots = p;
+    t->states_bytes = (size_t)kv_state_max(t->pool) * sizeof *t->states;
+    if (t->states_bytes == 0)
+        return T9_STATUS_OK;
+    T9_TRY(be_reserve(t->be, t->states_bytes, &p, err));
+    t->states = p;
     return T9_STATUS_OK;
 }
 
@@ -47,6 +52,8 @@ static void free_memory(struct kv_tree *t)
         be_unreserve(t->be, t->nodes, t->nodes_bytes);
     if (t->slots)
         be_unreserve(t->be, t->slots, t->slots_bytes);
+    if (t->states)
+        be_unreserve(t->be, t->states, t->states_bytes);
     mem_free(t);
 }
 
@@ -61,6 +68,7 @@ t9_status kv_tree_new(struct kv_tree **out, struct kv_pool *pool, str salt, stru
     t->hash_mask = UINT64_MAX;
     t->root.state = NODE_READY;
     t->root.page = -1;
+    t->root.state_id = -1;
     t->root.list = -1;
     t->root.hash = hash_xxh3_64(salt.p, salt.n, 0);
     t9_status st = reserve_memory(t, err);
@@ -77,8 +85,10 @@ void kv_tree_free(struct kv_tree *t)
     if (!t)
         return;
     for (int32_t i = 0; i < t->n_ever; i++) {
-        if (t->nodes[i].state == NODE_READY)
-            kv_page_free(t->pool, t->nodes[i].page);
+        if (t->nodes[i].state != NODE_READY)
+            continue;
+        kv_page_free(t->pool, t->nodes[i].page);
+        tree_state_drop(t, &t->nodes[i]);
     }
     free_memory(t);
 }
@@ -124,7 +134,8 @@ static struct kv_node *node_new(struct kv_tree *t, struct kv_node *parent, const
         n = &t->nodes[t->n_ever++];
     else
         return NULL;
-    *n = (struct kv_node){.page = -1, .n_tokens = n_tokens, .list = -1, .producer = -1};
+    *n = (struct kv_node){
+        .page = -1, .state_id = -1, .n_tokens = n_tokens, .list = -1, .producer = -1};
     memcpy(n->tokens, tokens, (size_t)n_tokens * sizeof *tokens);
     child_link(parent, n);
     if (parent->list >= 0)
@@ -157,10 +168,21 @@ static void node_set_ready(struct kv_tree *t, struct kv_node *n, int32_t page)
         tree_gauge(&t->n.tails, 1);
 }
 
-void tree_remove(struct kv_tree *t, struct kv_node *n)
+struct kv_node *tree_add_node(struct kv_tree *t, struct kv_node *parent, const int32_t *tokens,
+                              int32_t n_tokens, int32_t page)
+{
+    struct kv_node *n = node_new(t, parent, tokens, n_tokens);
+    if (n)
+        node_set_ready(t, n, page);
+    return n;
+}
+
+int32_t tree_remove_node(struct kv_tree *t, struct kv_node *n)
 {
     T9_ASSERT(!n->first_child && n->refs == 0);
     struct kv_node *parent = n->parent;
+    int32_t page = n->page;
+    tree_state_drop(t, n);
     tree_unplace(t, n);
     tree_unpin(t, n);
     if (n->n_tokens == KV_PAGE_TOKENS)
@@ -168,7 +190,6 @@ void tree_remove(struct kv_tree *t, struct kv_node *n)
     if (n->state == NODE_COMPUTING) {
         promise_unlink(t, n);
     } else {
-        kv_page_free(t->pool, n->page);
         tree_gauge(&t->n.pages, -1);
         tree_gauge(&t->n.cold_pages, -1);
         if (n->n_tokens < KV_PAGE_TOKENS)
@@ -181,9 +202,17 @@ void tree_remove(struct kv_tree *t, struct kv_node *n)
     tree_gauge(&t->n.nodes, -1);
     if (!parent->first_child)
         tree_place(t, parent);
+    return page;
 }
 
-static void node_hold(struct kv_tree *t, struct kv_node *n, uint64_t now_ns)
+void tree_remove(struct kv_tree *t, struct kv_node *n)
+{
+    int32_t page = tree_remove_node(t, n);
+    if (page >= 0)
+        kv_page_free(t->pool, page);
+}
+
+void tree_hold_node(struct kv_tree *t, struct kv_node *n, uint64_t now_ns)
 {
     if (n->refs++ == 0) {
         tree_unplace(t, n);
@@ -195,12 +224,12 @@ static void node_hold(struct kv_tree *t, struct kv_node *n, uint64_t now_ns)
 
 static void hold_extend(struct kv_tree *t, struct kv_hold *hold, struct kv_node *n, uint64_t now_ns)
 {
-    node_hold(t, n, now_ns);
+    tree_hold_node(t, n, now_ns);
     hold->last = n;
     hold->n_pages++;
 }
 
-static struct kv_node *hold_end(struct kv_tree *t, const struct kv_hold *hold)
+struct kv_node *tree_hold_end(struct kv_tree *t, const struct kv_hold *hold)
 {
     return hold->last ? hold->last : &t->root;
 }
@@ -286,8 +315,10 @@ static void match_count(struct kv_tree *t, struct kv_hold *hold, const struct kv
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns)
 {
-    struct kv_match m = {.tail_page = -1};
-    struct kv_node *node = hold_end(t, hold);
+    struct kv_match m = {.tail_page = -1, .state = -1};
+    if (t->states)
+        return tree_match_states(t, hold, tokens, n, pages, now_ns);
+    struct kv_node *node = tree_hold_end(t, hold);
     int32_t n_whole = n > 0 ? (n - 1) / KV_PAGE_TOKENS : 0;
     uint64_t collisions = 0;
     while (hold->n_pages < n_whole) {
@@ -361,10 +392,10 @@ static int producer_slot(struct kv_tree *t, const void *who)
 void kv_tree_promise(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
                      int32_t n, const void *producer)
 {
-    struct kv_node *node = hold_end(t, hold);
+    struct kv_node *node = tree_hold_end(t, hold);
     int slot = producer_slot(t, producer);
     uint64_t collisions = 0;
-    for (int32_t i = hold->n_pages; slot >= 0 && i < n / KV_PAGE_TOKENS; i++) {
+    for (int32_t i = hold->n_pages; slot >= 0 && !t->states && i < n / KV_PAGE_TOKENS; i++) {
         const int32_t *at = tokens + (size_t)i * KV_PAGE_TOKENS;
         struct kv_node *next = tree_find(t, node, at, &collisions);
         if (next && next->producer != slot)
@@ -426,7 +457,7 @@ t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *to
 {
     if (!kv_page_is_used(t->pool, *page))
         return t9_fail(NULL, T9_STATUS_INTERNAL, "page %d is not in use", *page);
-    struct kv_node *parent = hold_end(t, hold);
+    struct kv_node *parent = tree_hold_end(t, hold);
     uint64_t collisions = 0;
     struct kv_node *n = tree_find(t, parent, tokens32, &collisions);
     tree_count(&t->n.collisions, collisions);
@@ -452,17 +483,18 @@ t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *to
     }
     node_set_ready(t, n, *page);
     hold_extend(t, hold, n, now_ns);
-    n->n_hits = drop_shorter_tails(t, parent, tokens32, KV_PAGE_TOKENS);
+    if (!t->states)
+        n->n_hits = drop_shorter_tails(t, parent, tokens32, KV_PAGE_TOKENS);
     return T9_STATUS_OK;
 }
 
 void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
                       int32_t n, int32_t page, uint64_t now_ns)
 {
-    struct kv_node *parent = hold_end(t, hold);
+    struct kv_node *parent = tree_hold_end(t, hold);
     int32_t n_shared = 0;
     struct kv_node *best = NULL;
-    bool fits = n > 0 && n < KV_PAGE_TOKENS && kv_page_is_used(t->pool, page);
+    bool fits = n > 0 && n < KV_PAGE_TOKENS && kv_page_is_used(t->pool, page) && !t->states;
     if (fits)
         best = best_child(parent, tokens, n, &n_shared);
     if (best && n_shared == n) {
@@ -504,10 +536,11 @@ struct kv_tree_stats kv_tree_stats(const struct kv_tree *t)
     const struct tree_counters *n = &t->n;
 #define READ(field) .field = atomic_load_explicit(&n->field, memory_order_relaxed)
     return (struct kv_tree_stats){
-        READ(nodes),         READ(pages),      READ(cold_pages), READ(pinned_pages),
-        READ(tails),         READ(promised),   READ(hits_full),  READ(hits_partial),
-        READ(hits_inflight), READ(misses),     READ(hit_tokens), READ(evicted_pages),
-        READ(collisions),    READ(duplicates), READ(overtaken),
+        READ(nodes),          READ(pages),      READ(cold_pages), READ(pinned_pages),
+        READ(tails),          READ(promised),   READ(hits_full),  READ(hits_partial),
+        READ(hits_inflight),  READ(misses),     READ(hit_tokens), READ(evicted_pages),
+        READ(collisions),     READ(duplicates), READ(overtaken),  READ(states),
+        READ(evicted_states),
     };
 #undef READ
 }

@@ -46,13 +46,21 @@ struct kv_match {
     int32_t tail_page; /* ... to be copied into an own page by the caller; -1 = none */
     bool pending;      /* the next page is being COMPUTED by another sequence: waiting pays */
     int32_t n_pending; /* full pages that another sequence has promised beyond n_ready */
+    /* Of hybrid models (checkpoint.h): */
+    int32_t state;    /* the one after all pages held and n_tail; -1 = none, and nothing is held */
+    int32_t n_common; /* tokens, whole pages, that are cached; beyond the state they lack one */
+    int32_t state_kind; /* ckpt_kind */
 };
 /* Walks the tree along tokens[0 .. n), using at most n - 1 of them (the last token of a prompt is
  * always computed, since its logits are wanted). Extends `hold` from where it stands and writes the
  * ids of newly held pages to pages[hold->n_pages ...] (n_pages as it was before). `tail_page` is
  * not held: its bytes stay what they are until the next page but one is allocated, so the caller
  * takes an own page (evicting for it if need be) and copies at once. A sequence that has promises
- * of its own would see them as pending: it matches first, then promises. */
+ * of its own would see them as pending: it matches first, then promises.
+ *
+ * For a hybrid model it lets go of what is held and looks anew, since the state that the hold led
+ * to may be gone; nothing is pending, and a tail is copied as a whole. The state stays what it is
+ * until something is evicted or taken. */
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns);
 
@@ -72,7 +80,8 @@ void kv_tree_unpromise(struct kv_tree *t, const void *producer);
 t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens32,
                       int32_t *page, const void *producer, uint64_t now_ns);
 /* A sequence ends: its partly filled last page (n < 32 tokens after the hold) becomes a tail that
- * later prompts may copy from. The tree owns the page now, or has freed it. */
+ * later prompts may copy from. The tree owns the page now, or has freed it. For a hybrid model it
+ * would be of no use: see kv_tree_add_tail_state. */
 void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
                       int32_t n, int32_t page, uint64_t now_ns);
 /* Lets go of the whole chain; the nodes stay as cold cache. */
@@ -83,7 +92,7 @@ void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns);
 int32_t kv_tree_pin(struct kv_tree *t, const int32_t *tokens, int32_t n, uint64_t until_ns);
 /* Frees at least n_pages cold pages when it can, least benefit first (tokens a hit would save x how
  * recently and often it was used / bytes; leaves before their parents; unpinned before pinned).
- * Returns pages freed. */
+ * Returns pages freed. For a hybrid model states count as pages: see kv_tree_free_bytes. */
 int32_t kv_tree_evict(struct kv_tree *t, int32_t n_pages, bool pinned_too, uint64_t now_ns);
 
 /* Where a prompt left the tree, for the debug log: index of the first differing token and up to
@@ -92,11 +101,11 @@ bool kv_tree_divergence(const struct kv_tree *t, const int32_t *tokens, int32_t 
                         int32_t *cached, int32_t n_max, int32_t *n_cached);
 
 struct kv_tree_stats {
-    int32_t nodes, pages, cold_pages, pinned_pages, tails, promised;
+    int32_t nodes, pages, cold_pages, pinned_pages, tails, promised, states;
     /* Matches that held full pages at once; that found a tail to copy; that held pages which
      * another sequence was computing; that found nothing. A match may count as full and partial. */
     uint64_t hits_full, hits_partial, hits_inflight, misses;
-    uint64_t hit_tokens, evicted_pages;
+    uint64_t hit_tokens, evicted_pages, evicted_states;
     uint64_t collisions; /* equal hashes of different text met while looking */
     uint64_t duplicates; /* pages computed although an equal one was there in the end */
     uint64_t overtaken;  /* promised pages that another sequence than the promiser computed */

@@ -47,6 +47,11 @@ uint64_t kv_state_bytes(const struct kv_pool *p)
     return p->states.cost_bytes;
 }
 
+int32_t kv_state_max(const struct kv_pool *p)
+{
+    return p->states.n_max;
+}
+
 int32_t kv_state_alloc(struct kv_pool *p)
 {
     int32_t n_ever = p->states.n_ever;

@@ -20,7 +20,8 @@ const struct state_geom *kv_state_geom(const struct kv_pool *p);
 void *kv_state_base(const struct kv_pool *p);
 /* Bytes of the budget that one state takes; 0 without states. */
 uint64_t kv_state_bytes(const struct kv_pool *p);
-/* A state with whatever was in it, or -1 when no bytes are left. */
+int32_t kv_state_max(const struct kv_pool *p); /* ids are below it */
+/* A state with whatever was in it, to be cleared or copied to; -1 when no bytes are left. */
 int32_t kv_state_alloc(struct kv_pool *p);
 void kv_state_free(struct kv_pool *p, int32_t state);
 void kv_state_clear(struct kv_pool *p, int32_t state); /* as before a first token */

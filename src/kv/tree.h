@@ -2,12 +2,15 @@
  * kv/tree.h - private to kv/: the prefix tree's nodes and what its files share.
  *
  * prefix.c walks and grows the tree, index.c finds a node by its hash, evict.c keeps the order in
- * which cold pages go, check.c proves the invariants. One thread, except the counters.
+ * which cold pages go, checkpoint.c the states of hybrid models, check.c proves the invariants. One
+ * thread, except the counters.
  */
 #ifndef T9_KV_TREE_H
 #define T9_KV_TREE_H
 
+#include "kv/checkpoint.h"
 #include "kv/prefix.h"
+#include "kv/state.h"
 
 #include <stdatomic.h>
 
@@ -20,6 +23,12 @@ enum {
     TREE_HITS_LEVEL_MAX = 8,
     TREE_PINNED = TREE_PAGE_LEVEL + TREE_HITS_LEVEL_MAX + 1,
     TREE_LISTS,
+    /* In a tree with states only two of them are used: pages that no state needs are in the first,
+     * and those that a state needs are in none. */
+    TREE_USELESS = 0,
+    /* The same for states, by tokens x kind x hits. */
+    TREE_STATES_PINNED = 36,
+    TREE_STATE_LISTS,
 };
 
 typedef enum node_state { NODE_FREE, NODE_READY, NODE_COMPUTING } node_state;
@@ -35,12 +44,28 @@ struct kv_node {
     uint64_t used_ns;      /* held, released, copied from or added last */
     uint64_t pin_until_ns; /* 0 = not pinned */
     int32_t page;          /* -1 while COMPUTING */
+    int32_t state_id;      /* checkpoint after the last token, -1 = none */
     int32_t refs;          /* holds whose chain goes through it */
     int32_t n_tokens;      /* KV_PAGE_TOKENS, fewer in a tail */
     uint32_t n_hits;
     uint8_t state;    /* node_state */
     int8_t list;      /* cold list it is in, -1 = none */
     int16_t producer; /* index of the promiser while COMPUTING */
+};
+
+/* A checkpoint; its number is that of its buffer in the pool. */
+struct tree_state {
+    struct kv_node *node;
+    struct tree_state *prev, *next; /* used most recently .. longest ago */
+    uint64_t used_ns;
+    int32_t at; /* tokens before it */
+    uint32_t n_hits;
+    ckpt_kind kind;
+    int8_t list; /* -1 = none */
+};
+
+struct state_list {
+    struct tree_state *head, *tail;
 };
 
 struct node_list {
@@ -53,9 +78,9 @@ struct producer {
 };
 
 struct tree_counters {
-    _Atomic int32_t nodes, pages, cold_pages, pinned_pages, tails, promised;
+    _Atomic int32_t nodes, pages, cold_pages, pinned_pages, tails, promised, states;
     _Atomic uint64_t hits_full, hits_partial, hits_inflight, misses, hit_tokens, evicted_pages,
-        collisions, duplicates, overtaken;
+        evicted_states, collisions, duplicates, overtaken;
 };
 
 struct kv_tree {
@@ -75,6 +100,9 @@ struct kv_tree {
     struct node_list cold[TREE_LISTS]; /* leaves that no sequence holds */
     struct kv_node *pinned;            /* all pinned nodes, in no order */
     uint64_t pin_next_ns;              /* no pin ends before */
+    struct tree_state *states;         /* [of the pool]; NULL: the model has none */
+    size_t states_bytes;
+    struct state_list state_lists[TREE_STATE_LISTS];
     struct producer producers[TREE_PRODUCERS];
     int32_t n_producers_ever;
     struct tree_counters n;
@@ -93,8 +121,16 @@ static inline void tree_gauge(_Atomic int32_t *c, int32_t n)
 }
 
 /* ---- prefix.c ---- */
-/* Takes a node without children out of everything and frees its page, if any. */
+/* Takes a node without children out of everything and frees its page and state, if any. */
 void tree_remove(struct kv_tree *t, struct kv_node *n);
+/* The same, but the page is the caller's. */
+int32_t tree_remove_node(struct kv_tree *t, struct kv_node *n);
+/* A READY node that nobody holds below a parent, with a page that is the tree's from now on; not
+ * placed yet. NULL when all nodes are used. */
+struct kv_node *tree_add_node(struct kv_tree *t, struct kv_node *parent, const int32_t *tokens,
+                              int32_t n_tokens, int32_t page);
+void tree_hold_node(struct kv_tree *t, struct kv_node *n, uint64_t now_ns);
+struct kv_node *tree_hold_end(struct kv_tree *t, const struct kv_hold *hold);
 
 /* ---- index.c ---- */
 /* Hash of a full page after `parent`. */
@@ -111,5 +147,17 @@ void tree_unindex(struct kv_tree *t, const struct kv_node *n);
 void tree_place(struct kv_tree *t, struct kv_node *n);
 void tree_unplace(struct kv_tree *t, struct kv_node *n);
 void tree_unpin(struct kv_tree *t, struct kv_node *n);
+/* Ends the pins whose time is over. Looks at them only when one can be. */
+void tree_pins_expire(struct kv_tree *t, uint64_t now_ns);
+
+/* ---- checkpoint.c: of trees with states ---- */
+/* kv_tree_match. */
+struct kv_match tree_match_states(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
+                                  int32_t n, int32_t *pages, uint64_t now_ns);
+/* Puts a node's state, if any, where its worth and its pin say. */
+void tree_state_place(struct kv_tree *t, struct kv_node *n);
+void tree_state_drop(struct kv_tree *t, struct kv_node *n); /* frees it, if any */
+/* Frees the least useful page or state; returns its bytes, 0 = there is none. */
+uint64_t tree_free_one(struct kv_tree *t, bool pinned_too, int32_t keep_state, uint64_t now_ns);
 
 #endif

@@ -206,10 +206,9 @@ static uint64_t attend(struct be *be, const struct batch *b, int32_t seq, int32_
     return chain;
 }
 
-/* The state is the hash of the tokens before the row. */
-static uint64_t *state_of(const struct batch *b, int32_t seq)
+uint64_t *sim_state(const struct state_geom *g, void *pool, int32_t slot)
 {
-    return (uint64_t *)(void *)state_history(b->state, b->state_pool, b->state_slot[seq], 0);
+    return (uint64_t *)(void *)state_history(g, pool, slot, 0);
 }
 
 static bool rules_hold(const struct batch *b, int32_t row)
@@ -236,13 +235,14 @@ static void run_batch(struct be *be, const struct batch *b)
         }
         if (row == 0 || b->row_seq[row - 1] != seq)
             chain = attend(be, b, seq, idx);
-        if (b->state && *state_of(b, seq) != chain) {
+        uint64_t *state = b->state ? sim_state(b->state, b->state_pool, b->state_slot[seq]) : NULL;
+        if (state && *state != chain) {
             fault(be, "its state is of another text", seq, idx);
             return;
         }
         chain = sim_chain(chain, b->token[row]);
-        if (b->state)
-            *state_of(b, seq) = chain;
+        if (state)
+            *state = chain;
         *slot_of(b, seq, idx) =
             (struct sim_slot){.chain = chain, .token = b->token[row], .index = idx};
         keys += (uint64_t)idx;
@@ -262,6 +262,8 @@ static void run_batch(struct be *be, const struct batch *b)
     sim_clock_add(ns);
     be->kv = b->kv;
     be->kv_pool = b->kv_pool;
+    be->state = b->state;
+    be->state_pool = b->state_pool;
 }
 
 t9_status be_run(struct be *be, const struct op *ops, size_t n, struct t9_err *err)

@@ -32,6 +32,8 @@ struct be {
     uint64_t rng;             /* noise of the clock; engine thread */
     const struct kv_geom *kv; /* of the last batch */
     void *kv_pool;
+    const struct state_geom *state;
+    void *state_pool;
     _Atomic int64_t reserved; /* areas reserved and not given back */
     atomic_bool faulty;       /* release-stored after `fault` */
     char fault[200];
@@ -43,6 +45,8 @@ struct sim_slot {
     int32_t token, index;
 };
 
+/* What a state holds: the hash of all tokens so far. */
+uint64_t *sim_state(const struct state_geom *g, void *pool, int32_t slot);
 uint64_t sim_mix(uint64_t x);
 /* The hash of one token more; that of no tokens is 0. */
 uint64_t sim_chain(uint64_t chain, int32_t token);

@@ -18,8 +18,7 @@
 #include "base/log.h"
 #include "base/num.h"
 #include "base/str.h"
-#include "engine/engine.h"
-#include "engine/testing.h"
+#include "engine/internal.h"
 #include "kv/tree.h"
 
 #include <errno.h>
@@ -65,7 +64,8 @@ struct client {
 /* What all episodes together have seen. */
 struct seen {
     uint64_t steps, requests, tokens, finished, cancelled, expired, refused, preempted, cached,
-        hits_full, hits_partial, hits_inflight, evicted, overtaken, collisions, alone, idle;
+        hits_full, hits_partial, hits_inflight, evicted, overtaken, collisions, alone, idle, states,
+        states_evicted, resumed[CKPT_KINDS];
 };
 
 struct episode {
@@ -206,6 +206,17 @@ static void random_sampling(struct episode *ep, struct sample_params *s)
         s->top_p = 0.8f;
 }
 
+static void random_marks(struct episode *ep, struct request *r)
+{
+    if (!ep->hybrid || percent(ep, 30))
+        return;
+    r->n_marks = between(ep, 0, 4);
+    for (int32_t i = 0, at = 1; i < r->n_marks; i++) {
+        at += between(ep, 0, r->n_prompt);
+        r->marks[i] = (struct request_mark){at, i ? MARK_KIND_TURN : MARK_KIND_HEAD};
+    }
+}
+
 /* ---- clients ---- */
 
 static void remove_client(struct episode *ep, int32_t at)
@@ -274,6 +285,7 @@ static bool arrive(struct episode *ep)
         c->r->client_key = key;
         c->r->deadline_ns = deadline;
         c->r->ignore_eos = percent(ep, ep->crowded ? 70 : 10);
+        random_marks(ep, c->r);
         if (percent(ep, 3)) {
             c->r->n_pin_tokens = between(ep, 1, prompt.n);
             c->r->pin_until_ns = clock_now_ns() + 1000000u * draw(ep, 20000);
@@ -400,6 +412,11 @@ static void check_cached_text(struct episode *ep)
                 s[k].chain != sim_chain(before ? before->chain : 0, n->tokens[k]))
                 failed(ep, "cached page %d, token %d: it holds another text", n->page, k);
         }
+        if (n->state_id < 0)
+            continue;
+        if (*sim_state(ep->be.state, ep->be.state_pool, n->state_id) != s[n->n_tokens - 1].chain)
+            failed(ep, "cached state %d is one of another text", n->state_id);
+        ep->seen.states++;
     }
 }
 
@@ -574,6 +591,9 @@ static void add_tree_stats(struct episode *ep)
     ep->seen.evicted += s.evicted_pages;
     ep->seen.overtaken += s.overtaken;
     ep->seen.collisions += s.collisions;
+    ep->seen.states_evicted += s.evicted_states;
+    for (int i = 0; i < CKPT_KINDS; i++)
+        ep->seen.resumed[i] += atomic_load(&ep->e->n.checkpoint_hits[i]);
 }
 
 /* The same seed gives the same digest. */
@@ -639,14 +659,34 @@ static void print_seen(const struct seen *s)
         (unsigned long long)s->hits_inflight, (unsigned long long)s->evicted,
         (unsigned long long)s->overtaken, (unsigned long long)s->collisions,
         (unsigned long long)s->idle);
+    printf("%llu cached states looked at, %llu dropped; resumed from %llu intervals, %llu ladders, "
+           "%llu branches, %llu marks, %llu ends\n",
+           (unsigned long long)s->states, (unsigned long long)s->states_evicted,
+           (unsigned long long)s->resumed[0], (unsigned long long)s->resumed[1],
+           (unsigned long long)s->resumed[2], (unsigned long long)s->resumed[3],
+           (unsigned long long)s->resumed[4]);
 }
 
 /* A simulation that never gets into trouble proves nothing. */
 static bool was_hard_enough(const struct seen *s)
 {
-    const uint64_t all[] = {s->finished,     s->cancelled,     s->expired, s->refused,
-                            s->preempted,    s->cached,        s->alone,   s->hits_full,
-                            s->hits_partial, s->hits_inflight, s->evicted, s->collisions};
+    const uint64_t all[] = {s->finished,
+                            s->cancelled,
+                            s->expired,
+                            s->refused,
+                            s->preempted,
+                            s->cached,
+                            s->alone,
+                            s->hits_full,
+                            s->hits_partial,
+                            s->hits_inflight,
+                            s->evicted,
+                            s->collisions,
+                            s->states_evicted,
+                            s->resumed[CKPT_KIND_INTERVAL],
+                            s->resumed[CKPT_KIND_BRANCH],
+                            s->resumed[CKPT_KIND_MARK],
+                            s->resumed[CKPT_KIND_END]};
     for (size_t i = 0; i < T9_COUNT(all); i++) {
         if (all[i] == 0) {
             printf("kind %zu of trouble never happened\n", i);

@@ -23,7 +23,7 @@ static int setup(void **state)
     struct t9_err err;
     /* 40,960 bytes of history, ten pages' worth. */
     const struct state_shape shape = {.n_layers = 1, .taps = 2, .channels = 10240};
-    if (!kv_geom_init(&geom, 1, 1, 8, KV_TYPE_F16) || !state_geom_init(&sgeom, &shape))
+    if (!kv_geom_init_same(&geom, 1, 1, 8, KV_TYPE_F16) || !state_geom_init(&sgeom, &shape))
         return 1;
     return be_new(&be, "ref", &bp, &err) == T9_STATUS_OK ? 0 : 1;
 }
