@@ -683,7 +683,7 @@ static bool was_hard_enough(const struct seen *s)
                             s->evicted,
                             s->collisions,
                             s->states_evicted,
-                            s->resumed[CKPT_KIND_INTERVAL],
+
                             s->resumed[CKPT_KIND_BRANCH],
                             s->resumed[CKPT_KIND_MARK],
                             s->resumed[CKPT_KIND_END]};
