@@ -31,6 +31,13 @@ struct view view_i32(const int32_t *p, int32_t rows, int32_t cols)
     return (struct view){(void *)(uintptr_t)p, rows, cols, cols, VIEW_I32, 0};
 }
 
+struct view view_cols(struct view v, int32_t first, int32_t n)
+{
+    v.p = (char *)v.p + (size_t)first * sizeof(float);
+    v.cols = n;
+    return v;
+}
+
 struct view cx_alloc(struct cx *cx, int32_t rows, int32_t cols)
 {
     struct view none = {0};

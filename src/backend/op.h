@@ -160,6 +160,8 @@ void cx_release(struct cx *cx, size_t mark);
 /* Views over memory that the caller keeps alive until the tape has run. */
 struct view view_f32(const float *p, int32_t rows, int32_t cols);
 struct view view_i32(const int32_t *p, int32_t rows, int32_t cols);
+/* Columns [first, first + n) of a matrix of f32 or i32. */
+struct view view_cols(struct view v, int32_t first, int32_t n);
 
 /* dst[T, D] f32 = rows ids[T] of w (dequantised to f32) times scale. Where override (VIEW_PTR [T],
  * may be absent) holds a non-NULL `const float *`, that row [D] is copied as it is instead and the

@@ -143,7 +143,10 @@ static void experts(struct cx *cx, const struct model *m, const struct trunk *t,
 
     op_rmsnorm(cx, h, t->x, l->ffn_norm, hp->eps);
     op_matmul(cx, &logits, h, &l->router, 1);
-    op_moe_route(cx, weights, ids, logits, NULL);
+    if (m->arch->blocks.sigmoid_router)
+        op_moe_route_sigmoid(cx, weights, ids, logits, l->router_bias, hp->route_scale);
+    else
+        op_moe_route(cx, weights, ids, logits, NULL);
     op_matmul_experts(cx, (struct view[]){gate, up}, h, ids,
                       (const struct weight *[]){l->gate, l->up}, 2);
     op_act_mul(cx, gate, gate, up, hp->act);

@@ -72,22 +72,42 @@ static t9_status need_i32(struct reader *r, const char *suffix, uint32_t max, in
     return T9_STATUS_OK;
 }
 
-/* A key that may be one number or one per layer, where all layers must agree. */
-static t9_status same_in_all_layers(struct reader *r, const char *suffix, int32_t n_layers,
+/* A key that may be one number or one per layer, where all layers that attend must agree. */
+static t9_status same_in_all_layers(struct reader *r, const char *suffix, const struct hparams *hp,
                                     uint32_t max, int32_t *out, struct t9_err *err)
 {
-    uint32_t first = 0;
-    T9_TRY(gguf_get_u32_at(r->g, key(r, suffix), 0, &first, err));
-    T9_TRY(in_range(r->key, first, 1, max, err));
-    for (int32_t il = 1; il < n_layers; il++) {
+    uint32_t first = 0, n = 0;
+    (void)key(r, suffix);
+    for (int32_t il = 0; il < hp->n_layers; il++) {
         uint32_t v = 0;
+        if (hp->recurrent[il])
+            continue;
         T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &v, err));
+        if (n++ == 0)
+            first = v;
         if (v != first)
             return t9_fail(err, T9_STATUS_UNSUPPORTED,
                            "%s differs between layers (%" PRIu32 " and %" PRIu32 ")", r->key, first,
                            v);
     }
     *out = (int32_t)first;
+    return in_range(r->key, first, 1, max, err);
+}
+
+/* Layers without KV heads are recurrent where the architecture has such layers. */
+static t9_status read_recurrent(struct reader *r, const struct arch *arch, struct hparams *hp,
+                                struct t9_err *err)
+{
+    int32_t n = 0;
+    for (int32_t il = 0; arch->hybrid && il < hp->n_layers; il++) {
+        uint32_t v = 0;
+        T9_TRY(gguf_get_u32_at(r->g, key(r, "attention.head_count_kv"), (uint64_t)il, &v, err));
+        hp->recurrent[il] = v == 0;
+        n += v == 0;
+    }
+    if (n == hp->n_layers)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is 0 in all layers, so that none attends",
+                       r->key);
     return T9_STATUS_OK;
 }
 
@@ -152,12 +172,11 @@ static t9_status refuse_foreign(struct reader *r, const struct model *m, struct 
 
 static t9_status read_heads(struct reader *r, struct hparams *hp, struct t9_err *err)
 {
-    T9_TRY(
-        same_in_all_layers(r, "attention.head_count", hp->n_layers, HEADS_MAX, &hp->n_head, err));
+    T9_TRY(same_in_all_layers(r, "attention.head_count", hp, HEADS_MAX, &hp->n_head, err));
     hp->n_head_kv = hp->n_head;
     if (gguf_kv_find(r->g, key(r, "attention.head_count_kv")))
-        T9_TRY(same_in_all_layers(r, "attention.head_count_kv", hp->n_layers, HEADS_MAX,
-                                  &hp->n_head_kv, err));
+        T9_TRY(
+            same_in_all_layers(r, "attention.head_count_kv", hp, HEADS_MAX, &hp->n_head_kv, err));
     if (hp->n_head % hp->n_head_kv != 0)
         return t9_fail(err, T9_STATUS_CORRUPT, "%d heads are no multiple of %d KV heads",
                        hp->n_head, hp->n_head_kv);
@@ -275,6 +294,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(gguf_get_f32(g, key(&r, "attention.layer_norm_rms_epsilon"), &hp->eps, err));
     T9_TRY(f32_in_range(r.key, hp->eps, 1e-30f, 0.1f, err));
     T9_TRY(refuse_foreign(&r, m, err));
+    T9_TRY(read_recurrent(&r, m->arch, hp, err));
     T9_TRY(read_heads(&r, hp, err));
     return read_rope(&r, hp, err);
 }
@@ -350,17 +370,41 @@ t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_e
     return T9_STATUS_OK;
 }
 
-/* Keys of routing that is done in another way. */
-static t9_status refuse_routing(struct reader *r, struct t9_err *err)
+t9_status hparams_window(struct model *m, const struct gguf *g, struct t9_err *err)
 {
-    static const struct {
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    uint32_t window = 0;
+    T9_TRY(opt_u32(&r, "attention.sliding_window", &window, err));
+    T9_TRY(in_range(r.key, window, 0, INT32_MAX, err));
+    hp->window = (int32_t)window;
+    hp->rope_sliding = hp->rope;
+    for (int32_t il = 0; il < hp->n_layers && window > 0; il++)
+        hp->sliding[il] = !hp->recurrent[il];
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_short_conv(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    T9_TRY(need_i32(&r, "shortconv.l_cache", STATE_TAPS_MAX, &hp->state.taps, err));
+    hp->state.channels = hp->n_embd;
+    return in_range(r.key, (uint32_t)hp->state.taps, 2, STATE_TAPS_MAX, err);
+}
+
+/* Keys of routing that is done in another way. */
+static t9_status refuse_routing(struct reader *r, bool sigmoid, struct t9_err *err)
+{
+    const struct {
         const char *suffix;
         uint32_t known[2]; /* besides 0 */
     } keys[] = {
         {"expert_shared_count", {0}},
         {"expert_group_count", {1}},
         {"expert_group_used_count", {1}},
-        {"expert_gating_func", {1, 3}}, /* softmax over all, over the chosen */
+        /* Sigmoids; softmax over all, over the chosen. */
+        {"expert_gating_func", {sigmoid ? 2 : 1, sigmoid ? 2 : 3}},
     };
     for (size_t i = 0; i < T9_COUNT(keys); i++) {
         uint32_t v = 0;
@@ -371,7 +415,7 @@ static t9_status refuse_routing(struct reader *r, struct t9_err *err)
     }
     float scale = 1;
     T9_TRY(opt_f32(r, "expert_weights_scale", &scale, err));
-    if (scale != 0 && scale != 1)
+    if (scale != 0 && scale != 1 && !sigmoid)
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported for %s", r->key,
                        (double)scale, r->arch);
     bool norm = true;
@@ -394,7 +438,11 @@ t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *
         return t9_fail(err, T9_STATUS_CORRUPT, "%s is %d of %d experts", r.key, hp->n_experts_used,
                        hp->n_experts);
     T9_TRY(need_i32(&r, "expert_feed_forward_length", FF_MAX, &hp->n_ff_expert, err));
-    return refuse_routing(&r, err);
+    T9_TRY(opt_f32(&r, "expert_weights_scale", &hp->route_scale, err));
+    if (hp->route_scale == 0) /* some files say 0 for "none" */
+        hp->route_scale = 1;
+    T9_TRY(f32_in_range(r.key, hp->route_scale, 1e-3f, 1e3f, err));
+    return refuse_routing(&r, m->arch->blocks.sigmoid_router, err);
 }
 
 /* Which layers slide: one of each period does not, or the file has a list. */

@@ -16,13 +16,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct arch *const archs[] = {&arch_gemma3,   &arch_gpt_oss, &arch_llama,
-                                           &arch_mistral3, &arch_qwen2,   &arch_qwen3,
-                                           &arch_qwen3moe, &arch_qwen3vl, &arch_qwen3vlmoe};
+static const struct arch *const archs[] = {
+    &arch_gemma3, &arch_gpt_oss, &arch_lfm2,     &arch_lfm2moe, &arch_llama,     &arch_mistral3,
+    &arch_qwen2,  &arch_qwen3,   &arch_qwen3moe, &arch_qwen3vl, &arch_qwen3vlmoe};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl, "
+    return "gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl, "
            "qwen3vlmoe";
 }
 
@@ -331,8 +331,9 @@ t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
     hp->n_vocab = t ? (int32_t)t->ne[1] : 0;
     T9_TRY(bind_matrix(b, &m->token_embd, -1, "token_embd.weight", hp->n_embd, hp->n_vocab,
                        BIND_REQUIRED, err));
-    T9_TRY(
-        bind_vector(b, &m->output_norm, -1, "output_norm.weight", hp->n_embd, BIND_REQUIRED, err));
+    const char *norm = m->arch->blocks.output_norm;
+    T9_TRY(bind_vector(b, &m->output_norm, -1, norm ? norm : "output_norm.weight", hp->n_embd,
+                       BIND_REQUIRED, err));
     T9_TRY(bind_matrix(b, &m->output, -1, "output.weight", hp->n_embd, hp->n_vocab, BIND_OPTIONAL,
                        err));
     if (!m->output)
@@ -400,6 +401,9 @@ t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err 
     struct shape back = {hp->n_ff_expert, hp->n_embd, hp->n_experts};
     l->n_ff = hp->n_ff_expert;
     T9_TRY(bind_linear(b, &l->router, il, "ffn_gate_inp", hp->n_embd, hp->n_experts, bias, err));
+    if (m->arch->blocks.sigmoid_router)
+        T9_TRY(bind_vector(b, &l->router_bias, il, "exp_probs_b.bias", hp->n_experts, BIND_OPTIONAL,
+                           err));
     T9_TRY(bind_gate_up(b, l, il, in, bias, err));
     return bind_stack(b, &l->down, il, "ffn_down_exps", back, bias, err);
 }

@@ -49,6 +49,7 @@ struct hparams {
     struct state_shape state;                       /* of the recurrent layers; zeros: none */
     int32_t n_ff_max;                               /* over layers */
     int32_t n_experts, n_experts_used, n_ff_expert; /* 0: no layer has experts */
+    float route_scale;                              /* of experts' weights; sigmoids only */
     int32_t n_vocab;                                /* rows of token_embd */
     float eps;
     float attn_scale;
@@ -60,6 +61,7 @@ struct hparams {
     int32_t q_temperature_every;
     int32_t window; /* keys that a sliding layer's row sees, its own included; 0: none slides */
     bool sliding[LAYERS_MAX];
+    bool recurrent[LAYERS_MAX]; /* keeps a state; see struct arch */
     struct rope_params rope, rope_sliding;
     int32_t rope_h, rope_w; /* pairs that turn by h and w; see op_rope_angles_3d */
     int32_t n_deepstack;    /* layers that take inputs of media rows behind them */
@@ -73,10 +75,12 @@ struct layer {
      * share keys and values. */
     int32_t kv_layer, state_layer;
     const struct weight *attn_norm, *q, *k, *v, *o;
-    const struct weight *q_norm, *k_norm; /* NULL without */
-    const struct weight *sinks;           /* f32[n_head], NULL without */
+    const struct weight *conv_in, *conv, *conv_out; /* in place of attention's; see arch/lfm2.c */
+    const struct weight *q_norm, *k_norm;           /* NULL without */
+    const struct weight *sinks;                     /* f32[n_head], NULL without */
     const struct weight *ffn_norm;
     const struct weight *router;           /* NULL: the next three are plain; else of experts */
+    const struct weight *router_bias;      /* f32[n_experts], only to choose by; NULL without */
     const struct weight *gate, *up, *down; /* n_embd -> n_ff (two of them), and back */
     const struct weight *post_attn_norm, *post_ffn_norm; /* of a branch before the add, or NULL */
 };
@@ -115,7 +119,9 @@ struct block_spec {
     bool qk_norm;
     bool post_norms;
     bool sinks;
-    const char *ffn_norm; /* NULL: "ffn_norm.weight" */
+    bool sigmoid_router;     /* see op_moe_route_sigmoid */
+    const char *ffn_norm;    /* NULL: "ffn_norm.weight" */
+    const char *output_norm; /* NULL: "output_norm.weight" */
 };
 
 struct arch {
@@ -125,13 +131,14 @@ struct arch {
     /* Reads keys into m->hp; refuses what this architecture cannot honour. */
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
     struct block_spec blocks;
+    bool hybrid; /* layers with an "attention.head_count_kv" of 0 are recurrent */
     /* Tensors of a layer; NULL: bind_block. Takes layer_new_kv or another layer's kv_layer. */
     t9_status (*bind)(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
     /* Submits the ops of a batch; NULL: blocks_forward. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
-extern const struct arch arch_gemma3, arch_gpt_oss, arch_llama, arch_mistral3, arch_qwen2,
-    arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
+extern const struct arch arch_gemma3, arch_gpt_oss, arch_lfm2, arch_lfm2moe, arch_llama,
+    arch_mistral3, arch_qwen2, arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
 
 /* ---- hparams.c ---- */
 
@@ -156,8 +163,13 @@ t9_status hparams_temperature(struct model *m, const struct gguf *g, struct t9_e
 t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period,
                           struct t9_err *err);
 
+/* "attention.sliding_window", where the file has one, of all layers that attend. */
+t9_status hparams_window(struct model *m, const struct gguf *g, struct t9_err *err);
+/* "shortconv.l_cache": the state of layers that are a convolution of the residual's width. */
+t9_status hparams_short_conv(struct model *m, const struct gguf *g, struct t9_err *err);
 /* expert_count, expert_used_count, expert_feed_forward_length, which must be there; refuses other
- * ways to route than by the softmax over the chosen (that is, over all and renormalised). */
+ * ways to route than the architecture's: the softmax over the chosen (that is, over all and
+ * renormalised), or sigmoids over their sum. */
 t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *err);
 
 /* ---- rope.c ---- */

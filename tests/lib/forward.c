@@ -227,15 +227,27 @@ static float margin_of(const float *x, int32_t n, int32_t k)
     }
 }
 
-/* Runs each op, and looks at the logits that experts are chosen by. */
+/* What the experts of a row are chosen by: logits, or their sigmoids with a bias. */
+static void chosen_by(const struct op *op, int32_t row, float *out)
+{
+    const float *logits = (const float *)op->src[0].p + (size_t)row * (size_t)op->src[0].stride;
+    const float *bias = op->w[1] ? op->w[1]->data : NULL;
+    for (int32_t e = 0; e < op->src[0].cols; e++) {
+        bool sigmoid = (op->flags & OP_FLAG_SIGMOID) != 0;
+        out[e] = sigmoid ? 1 / (1 + expf(-logits[e])) + (bias ? bias[e] : 0) : logits[e];
+    }
+}
+
+/* Runs each op, and looks at what experts are chosen by. */
 static t9_status spy(struct cx *cx, const struct op *op)
 {
     struct fwd *f = cx->sink;
     T9_TRY(be_run(f->be, op, 1, &cx->err));
     for (int32_t r = 0; op->kind == OP_MOE_ROUTE && r < op->src[0].rows; r++) {
-        const float *logits = (const float *)op->src[0].p + (size_t)r * (size_t)op->src[0].stride;
+        float by[OP_EXPERTS_MAX];
+        chosen_by(op, r, by);
         float m = op->dst[1].cols < op->src[0].cols
-                      ? margin_of(logits, op->src[0].cols, op->dst[1].cols)
+                      ? margin_of(by, op->src[0].cols, op->dst[1].cols)
                       : INFINITY;
         float *least = &f->margin[f->kv_idx[r]];
         *least = m < *least ? m : *least;

@@ -36,7 +36,7 @@ struct fwd {
     struct tape tape;
     struct compare *compare; /* when set, steps go through this sink instead of a tape */
     /* When set, [cap of a sequence]: for each position the smallest distance, over layers, between
-     * the last expert that it goes to and the next, in deviations of the row's router logits. */
+     * the last expert that it goes to and the next, in deviations of what they are chosen by. */
     float *margin;
     /* Batch arrays of max_rows rows. */
     int32_t *token, *pos, *kv_idx, *row_seq, *page_table, *out_row;

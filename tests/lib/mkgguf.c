@@ -180,6 +180,23 @@ static bool is_gpt_oss(const struct mkgguf_params *p)
     return strcmp(p->arch, "gpt-oss") == 0;
 }
 
+static bool is_lfm2(const struct mkgguf_params *p)
+{
+    return strncmp(p->arch, "lfm2", 4) == 0;
+}
+
+/* Whether layer i is a convolution: every other one, but never the last. */
+static bool is_conv(const struct mkgguf_params *p, uint32_t i)
+{
+    return is_lfm2(p) && i % 2 == 0 && i + 1 < p->layers;
+}
+
+/* Of those with experts, layers that have none: the first of lfm2moe. */
+static bool is_dense(const struct mkgguf_params *p, uint32_t i)
+{
+    return is_lfm2(p) && i == 0 && p->layers > 1;
+}
+
 bool mkgguf_has_experts(const struct mkgguf_params *p)
 {
     return is_gpt_oss(p) || str_has_suffix(str_from(p->arch), STR("moe"));
@@ -214,6 +231,8 @@ static void add_experts(struct maker *m, uint32_t i, bool better)
     add_tensor(m, name, DTYPE_F32, p->width, n_experts(p), 0, 3 / sqrtf((float)p->width));
     if (is_gpt_oss(p))
         add_vector(m, i, "ffn_gate_inp.bias", n_experts(p), 0);
+    if (is_lfm2(p))
+        add_vector(m, i, "exp_probs_b.bias", n_experts(p), 0);
     if (p->merged) {
         add_stack(m, i, "ffn_gate_up_exps", p->width, 2 * (uint64_t)p->ffn, false);
     } else {
@@ -234,14 +253,23 @@ static void add_gpt_oss(struct maker *m, uint32_t i, uint64_t n_q, uint64_t n_kv
     add_vector(m, i, "post_attention_norm.weight", m->p->width, 1);
 }
 
-static void add_layer(struct maker *m, uint32_t i)
+static void add_short_conv(struct maker *m, uint32_t i)
+{
+    const uint64_t width = m->p->width;
+    char name[64];
+    add_matrix(m, i, "shortconv.in_proj", width, 3 * width, false);
+    snprintf(name, sizeof name, "blk.%u.shortconv.conv.weight", i);
+    add_tensor(m, name, DTYPE_F32, MKGGUF_TAPS, width, 0, 0.6f);
+    add_matrix(m, i, "shortconv.out_proj", width, width, false);
+}
+
+static void add_attention(struct maker *m, uint32_t i)
 {
     const struct mkgguf_params *p = m->p;
     const uint64_t hd = p->head_dim ? p->head_dim : p->width / p->heads;
     const uint64_t n_q = hd * p->heads;
     const uint64_t n_kv = hd * p->kv_heads;
     const bool better = i % 2 == 0;
-    add_vector(m, i, "attn_norm.weight", p->width, 1);
     add_matrix(m, i, "attn_q", p->width, n_q, false);
     add_matrix(m, i, "attn_k", p->width, n_kv, false);
     add_matrix(m, i, "attn_v", p->width, n_kv, better);
@@ -251,7 +279,7 @@ static void add_layer(struct maker *m, uint32_t i)
         add_vector(m, i, "attn_k.bias", n_kv, 0);
         add_vector(m, i, "attn_v.bias", n_kv, 0);
     }
-    if (strncmp(p->arch, "qwen3", 5) == 0 || is_gemma3(p)) {
+    if (strncmp(p->arch, "qwen3", 5) == 0 || is_gemma3(p) || is_lfm2(p)) {
         add_vector(m, i, "attn_q_norm.weight", hd, 1);
         add_vector(m, i, "attn_k_norm.weight", hd, 1);
     }
@@ -261,9 +289,20 @@ static void add_layer(struct maker *m, uint32_t i)
     }
     if (is_gpt_oss(p))
         add_gpt_oss(m, i, n_q, n_kv);
+}
+
+static void add_layer(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    const bool better = i % 2 == 0;
+    add_vector(m, i, "attn_norm.weight", p->width, 1);
+    if (is_conv(p, i))
+        add_short_conv(m, i);
     else
+        add_attention(m, i);
+    if (!is_gpt_oss(p))
         add_vector(m, i, "ffn_norm.weight", p->width, 1);
-    if (mkgguf_has_experts(p)) {
+    if (mkgguf_has_experts(p) && !is_dense(p, i)) {
         add_experts(m, i, better);
         return;
     }
@@ -281,7 +320,8 @@ static void add_tensors(struct maker *m)
     add_tensor(m, "token_embd.weight", embd, p->width, p->vocab, 0, deviation);
     for (uint32_t i = 0; i < p->layers; i++)
         add_layer(m, i);
-    add_tensor(m, "output_norm.weight", DTYPE_F32, p->width, 0, 1, 0.1f);
+    add_tensor(m, is_lfm2(p) ? "token_embd_norm.weight" : "output_norm.weight", DTYPE_F32, p->width,
+               0, 1, 0.1f);
     if (p->untied)
         add_tensor(m, "output.weight", embd, p->width, p->vocab, 0, deviation);
 }
@@ -450,6 +490,27 @@ static void arch_f32(struct maker *m, const char *what, float v)
     gw_f32(&m->w, key, v);
 }
 
+/* A layer without KV heads is a convolution. */
+static void add_lfm2_keys(struct maker *m)
+{
+    const struct mkgguf_params *p = m->p;
+    char key[96];
+    uint32_t *n = arena_calloc(&m->arena, p->layers, sizeof *n);
+    if (!n) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for the keys");
+        return;
+    }
+    for (uint32_t i = 0; i < p->layers; i++)
+        n[i] = is_conv(p, i) ? 0 : p->kv_heads;
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", p->arch);
+    gw_arr(&m->w, key, GGUF_TYPE_U32, n, p->layers);
+    arch_u32(m, "shortconv.l_cache", MKGGUF_TAPS);
+    if (mkgguf_has_experts(p)) {
+        arch_u32(m, "leading_dense_block_count", is_dense(p, 0));
+        arch_u32(m, "expert_gating_func", 2);
+    }
+}
+
 static void add_keys(struct maker *m)
 {
     const struct mkgguf_params *p = m->p;
@@ -468,7 +529,10 @@ static void add_keys(struct maker *m)
     arch_u32(m, "embedding_length", p->width);
     arch_u32(m, "feed_forward_length", p->ffn);
     arch_u32(m, "attention.head_count", p->heads);
-    arch_u32(m, "attention.head_count_kv", p->kv_heads);
+    if (is_lfm2(p))
+        add_lfm2_keys(m);
+    else
+        arch_u32(m, "attention.head_count_kv", p->kv_heads);
     arch_u32(m, "attention.key_length", hd);
     arch_u32(m, "attention.value_length", hd);
     arch_u32(m, "rope.dimension_count", hd);
@@ -507,15 +571,16 @@ static void add_keys(struct maker *m)
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3", "gpt-oss",  "llama",   "mistral3",  "qwen2",
-                                        "qwen3",  "qwen3moe", "qwen3vl", "qwen3vlmoe"};
+    static const char *const archs[] = {"gemma3",   "gpt-oss",  "lfm2",      "lfm2moe",
+                                        "llama",    "mistral3", "qwen2",     "qwen3",
+                                        "qwen3moe", "qwen3vl",  "qwen3vlmoe"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "arch %s is not gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, "
-                       "qwen3vl or qwen3vlmoe",
+                       "arch %s is not gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, "
+                       "qwen3, qwen3moe, qwen3vl or qwen3vlmoe",
                        p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,

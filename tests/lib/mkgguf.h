@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, gpt-oss, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl,
-                         qwen3vlmoe */
+    const char *arch; /* gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen3moe,
+                         qwen3vl, qwen3vlmoe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim;              /* 0 = width / heads */
     uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2 */
@@ -50,6 +50,10 @@ struct mkgguf_params {
 #define MKGGUF_WINDOW 40
 /* mistral3: queries grow after every so many positions. */
 #define MKGGUF_TEMPERATURE_EVERY 16
+
+/* lfm2, lfm2moe: every other layer but the last is a convolution of so many taps; of two layers or
+ * more the first has no experts. */
+#define MKGGUF_TAPS 3
 
 bool mkgguf_has_experts(const struct mkgguf_params *params);
 /* INVALID for parameters that make no model, IO when the file cannot be written. */

@@ -137,7 +137,7 @@ static void check_ragged(struct fwd *f, const struct subject *s, uint64_t want[N
                 int32_t n = test_random(&seed) % 2 ? 1 : 1 + (int32_t)(test_random(&seed) % 21);
                 n = n > rest ? rest : n;
                 if (n > 0 && test_random(&seed) % 4 != 0)
-                    chunks[n_chunks++] = (struct fwd_chunk){k, n};
+                    chunks[n_chunks++] = (struct fwd_chunk){.seq = k, .n = n};
             }
             if (n_chunks == 0)
                 continue;
@@ -155,6 +155,28 @@ static void check_ragged(struct fwd *f, const struct subject *s, uint64_t want[N
     }
 }
 
+/* Rows that are guessed, of which some hold, and none: what comes after has the bits that it would
+ * have without them. */
+static void check_guesses(struct fwd *f, const struct subject *s, uint64_t want[N_SEQS][N])
+{
+    struct t9_err err = {0};
+    uint64_t seed = 77, hashes[N];
+    int32_t tokens[N], n = make_tokens(1, model_info(f->m)->n_vocab, tokens);
+    struct fwd_seq seq;
+    must(fwd_seq_init(f, &seq, tokens, n, n, &err), s, &err);
+    while (seq.done < n) {
+        struct fwd_chunk c = {.n = 1 + (int32_t)(test_random(&seed) % 11)};
+        c.n = c.n < n - seq.done ? c.n : n - seq.done;
+        int32_t most = c.n < STATE_JOURNAL_ROWS ? c.n : STATE_JOURNAL_ROWS;
+        c.guess = (int32_t)(test_random(&seed) % (uint64_t)(most + 1));
+        c.good = (int32_t)(test_random(&seed) % (uint64_t)(c.guess + 1));
+        must(fwd_step(f, &seq, &c, 1, &err), s, &err);
+    }
+    hash_rows(f, &seq, hashes);
+    same_rows(s, "guesses, seed", 77, 1, hashes, want[1], n);
+    fwd_seq_deinit(f, &seq);
+}
+
 /* All ways of one subject against `want`; with `fill` set, `want` is computed first. */
 static bool check_subject(struct subject s, uint64_t want[N_SEQS][N], bool fill)
 {
@@ -167,6 +189,8 @@ static bool check_subject(struct subject s, uint64_t want[N_SEQS][N], bool fill)
         same_rows(&s, "threads", s.p.n_threads, k, got[k], want[k], seq_length(k));
     check_chunks(&f, &s, want);
     check_ragged(&f, &s, want);
+    if (f.state_pool)
+        check_guesses(&f, &s, want);
     fwd_close(&f);
     s.p.page_seed = 99;
     assert_true(open_subject(&f, &s));
@@ -219,7 +243,8 @@ static void check_fixture(const char *name)
         skip();
     }
     check_model(name, path, KV_TYPE_F16);
-    if (strcmp(name, "gpt-oss") != 0 || test_is_full()) /* the slowest */
+    bool slow = strcmp(name, "gpt-oss") == 0 || strcmp(name, "lfm2moe") == 0;
+    if (!slow || test_is_full())
         check_model(name, path, KV_TYPE_Q8_0);
     /* The cache's type knows nothing of the architecture: one is enough in the short run. */
     if (strcmp(name, "llama") != 0 && !test_is_full())
@@ -238,6 +263,14 @@ static void test_gpt_oss(void **state)
 {
     (void)state;
     check_fixture("gpt-oss");
+}
+
+static void test_lfm2(void **state)
+{
+    (void)state;
+    if (test_is_full()) /* it has no layer that the other has not */
+        check_fixture("lfm2");
+    check_fixture("lfm2moe");
 }
 
 static void test_llama(void **state)
@@ -383,8 +416,8 @@ static void check_quant(const char *arch, uint32_t dtype, bool mix)
 static void test_quantised(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",   "gemma3",
-                                        "mistral3", "qwen3moe", "gpt-oss", "qwen3vl"};
+    static const char *const archs[] = {"llama",    "qwen2",   "qwen3",   "gemma3", "mistral3",
+                                        "qwen3moe", "gpt-oss", "qwen3vl", "lfm2",   "lfm2moe"};
     uint32_t n = 0;
     for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
         if (dtype_can_dequantize(id) && n++ % TYPE_STEP == 0)
@@ -434,11 +467,12 @@ static void test_experts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemma3),   cmocka_unit_test(test_gpt_oss),
-        cmocka_unit_test(test_llama),    cmocka_unit_test(test_ministral3),
-        cmocka_unit_test(test_qwen2),    cmocka_unit_test(test_qwen3),
-        cmocka_unit_test(test_qwen3moe), cmocka_unit_test(test_quantised),
-        cmocka_unit_test(test_experts),  cmocka_unit_test(test_qwen3vl),
+        cmocka_unit_test(test_gemma3),     cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_lfm2),       cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_ministral3), cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),      cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_quantised),  cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_qwen3vl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

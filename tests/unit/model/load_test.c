@@ -29,6 +29,7 @@ struct change {
     bool merged;               /* experts' gate and up in one tensor */
     bool dense_first;          /* layer 0 has no experts */
     int32_t sections[4];       /* rope.dimension_sections, where there are any */
+    uint32_t kv_heads[LAYERS]; /* of lfm2's layers, where they are not 0 and KV_HEADS */
 };
 
 static void key_of(char out[128], const struct change *c, const char *suffix)
@@ -53,7 +54,24 @@ static bool is_arch(const struct change *c, const char *arch)
 
 static bool has_experts(const struct change *c)
 {
-    return is_arch(c, "qwen3moe") || is_arch(c, "qwen3vlmoe") || is_arch(c, "gpt-oss");
+    return is_arch(c, "qwen3moe") || is_arch(c, "qwen3vlmoe") || is_arch(c, "gpt-oss") ||
+           is_arch(c, "lfm2moe");
+}
+
+static bool is_lfm2(const struct change *c)
+{
+    return is_arch(c, "lfm2") || is_arch(c, "lfm2moe");
+}
+
+/* The first layer is a convolution. */
+static void put_lfm2_keys(struct gguf_writer *w, const struct change *c)
+{
+    char key[128];
+    const uint32_t kv_heads[LAYERS] = {0, KV_HEADS};
+    key_of(key, c, "attention.head_count_kv");
+    if (!c->without_key || strcmp(c->without_key, "attention.head_count_kv") != 0)
+        gw_arr(w, key, GGUF_TYPE_U32, c->kv_heads[0] ? c->kv_heads : kv_heads, LAYERS);
+    put_u32(w, c, "shortconv.l_cache", 3);
 }
 
 static void put_keys(struct gguf_writer *w, const struct change *c)
@@ -65,7 +83,10 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     put_u32(w, c, "context_length", 4096);
     put_u32(w, c, "embedding_length", EMBD);
     put_u32(w, c, "attention.head_count", HEADS);
-    put_u32(w, c, "attention.head_count_kv", KV_HEADS);
+    if (is_lfm2(c))
+        put_lfm2_keys(w, c);
+    else
+        put_u32(w, c, "attention.head_count_kv", KV_HEADS);
     key_of(key, c, "feed_forward_length");
     if (c->ff_array[0])
         gw_arr(w, key, GGUF_TYPE_U32, c->ff_array, LAYERS);
@@ -147,6 +168,9 @@ static void put_experts(struct gguf_writer *w, const struct change *c, int il)
     snprintf(name, sizeof(name), "blk.%d.ffn_gate_inp.bias", il);
     if (is_arch(c, "gpt-oss"))
         put_tensor(w, c, name, EXPERTS, 0);
+    snprintf(name, sizeof(name), "blk.%d.exp_probs_b.bias", il);
+    if (is_lfm2(c))
+        put_tensor(w, c, name, EXPERTS, 0);
     if (c->merged) {
         put_stack(w, c, il, "ffn_gate_up_exps", EMBD, FF);
     } else {
@@ -154,6 +178,13 @@ static void put_experts(struct gguf_writer *w, const struct change *c, int il)
         put_stack(w, c, il, "ffn_up_exps", EMBD, FF / 2);
     }
     put_stack(w, c, il, "ffn_down_exps", FF / 2, EMBD);
+}
+
+static void put_short_conv(struct gguf_writer *w, const struct change *c)
+{
+    put_tensor(w, c, "blk.0.shortconv.in_proj.weight", EMBD, 3 * EMBD);
+    put_tensor(w, c, "blk.0.shortconv.conv.weight", 3, EMBD);
+    put_tensor(w, c, "blk.0.shortconv.out_proj.weight", EMBD, EMBD);
 }
 
 static void put_block(struct gguf_writer *w, const struct change *c, int il)
@@ -187,6 +218,10 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         {"attn_k_norm.weight", HEAD, 0, "qwen3vlmoe"},
         {"attn_q_norm.weight", HEAD, 0, "qwen3moe"},
         {"attn_k_norm.weight", HEAD, 0, "qwen3moe"},
+        {"attn_q_norm.weight", HEAD, 0, "lfm2"},
+        {"attn_k_norm.weight", HEAD, 0, "lfm2"},
+        {"attn_q_norm.weight", HEAD, 0, "lfm2moe"},
+        {"attn_k_norm.weight", HEAD, 0, "lfm2moe"},
         {"attn_q.bias", HEADS * HEAD, 0, "gpt-oss"},
         {"attn_k.bias", KV_HEADS * HEAD, 0, "gpt-oss"},
         {"attn_v.bias", KV_HEADS * HEAD, 0, "gpt-oss"},
@@ -201,12 +236,16 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
         snprintf(name, sizeof(name), "blk.%d.%s", il, tensors[i].name);
         bool dense = strncmp(tensors[i].name, "ffn_", 4) == 0 &&
                      strcmp(tensors[i].name, "ffn_norm.weight") != 0;
-        if ((dense && experts) ||
+        bool attention = strncmp(tensors[i].name, "attn_", 5) == 0 &&
+                         strcmp(tensors[i].name, "attn_norm.weight") != 0;
+        if ((dense && experts) || (attention && is_lfm2(c) && il == 0) ||
             (is_arch(c, "gpt-oss") && strcmp(tensors[i].name, "ffn_norm.weight") == 0))
             continue;
         if (!tensors[i].arch || strcmp(tensors[i].arch, arch) == 0)
             put_tensor(w, c, name, tensors[i].n_in, tensors[i].n_out);
     }
+    if (is_lfm2(c) && il == 0)
+        put_short_conv(w, c);
     if (experts)
         put_experts(w, c, il);
 }
@@ -231,7 +270,7 @@ static t9_status load_changed(struct loaded *l, const struct change *c,
     gw_init(&w);
     put_keys(&w, c);
     put_tensor(&w, c, "token_embd.weight", EMBD, VOCAB);
-    put_tensor(&w, c, "output_norm.weight", EMBD, 0);
+    put_tensor(&w, c, is_lfm2(c) ? "token_embd_norm.weight" : "output_norm.weight", EMBD, 0);
     for (int il = 0; il < LAYERS; il++)
         put_block(&w, c, il);
     if (c->extra)
@@ -362,9 +401,10 @@ static void test_architectures(void **state)
 {
     (void)state;
     struct loaded l;
-    expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
-                   "architecture 'foo' is not supported; known: gemma3, gpt-oss, llama, "
-                   "mistral3, qwen2, qwen3, qwen3moe, qwen3vl, qwen3vlmoe");
+    expect_refusal(
+        (struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
+        "architecture 'foo' is not supported; known: gemma3, gpt-oss, lfm2, lfm2moe, llama, "
+        "mistral3, qwen2, qwen3, qwen3moe, qwen3vl, qwen3vlmoe");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -503,6 +543,104 @@ static void test_experts_refused(void **state)
     for (size_t i = 0; i < T9_COUNT(cases); i++) {
         struct change c = cases[i].c;
         c.arch = "qwen3moe";
+        expect_refusal(c, cases[i].status, cases[i].part);
+    }
+}
+
+static void test_lfm2(void **state)
+{
+    (void)state;
+    struct loaded l;
+    struct state_geom geom;
+    struct kv_geom kv;
+    expect_ok((struct change){.arch = "lfm2"}, &l);
+    const struct layer *conv = &l.m->layers[0], *attention = &l.m->layers[1];
+    assert_int_equal(conv->kv_layer, -1);
+    assert_int_equal(conv->state_layer, 0);
+    assert_int_equal(attention->kv_layer, 0);
+    assert_int_equal(attention->state_layer, -1);
+    assert_null(conv->q);
+    assert_int_equal(conv->conv->n_in, 3 * EMBD);
+    assert_non_null(attention->q_norm);
+    assert_int_equal(model_info(l.m)->n_recurrent, 1);
+    assert_int_equal(model_info(l.m)->n_head_kv, KV_HEADS);
+    model_state_geom(l.m, &geom);
+    assert_int_equal(geom.state_bytes, 2 * EMBD * sizeof(float));
+    assert_int_equal(model_kv_geom(l.m, KV_TYPE_F32, &kv, &l.err), T9_STATUS_OK);
+    assert_int_equal(kv.n_layers, 1);
+    assert_int_equal(l.m->hp.window, 0);
+    loaded_free(&l);
+    expect_ok((struct change){.arch = "lfm2", .u32_key = "attention.sliding_window", .u32 = 16},
+              &l);
+    assert_true(!l.m->hp.sliding[0] && l.m->hp.sliding[1]);
+    assert_int_equal(l.m->hp.window, 16);
+    loaded_free(&l);
+
+    expect_ok((struct change){.arch = "lfm2moe", .dense_first = true}, &l);
+    assert_null(l.m->layers[0].router);
+    assert_non_null(l.m->layers[1].router_bias);
+    assert_true(l.m->hp.route_scale == 1);
+    loaded_free(&l);
+    expect_ok((struct change){.arch = "lfm2moe",
+                              .without = "blk.1.exp_probs_b.bias",
+                              .f32_key = "expert_weights_scale",
+                              .f32 = 2.5f},
+              &l);
+    assert_non_null(l.m->layers[0].router_bias);
+    assert_null(l.m->layers[1].router_bias);
+    assert_true(l.m->hp.route_scale == 2.5f);
+    loaded_free(&l);
+}
+
+static void test_lfm2_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        struct change c;
+        t9_status status;
+        const char *part;
+    } cases[] = {
+        {{.without_key = "shortconv.l_cache"}, T9_STATUS_CORRUPT, "lfm2moe.shortconv.l_cache"},
+        {{.u32_key = "shortconv.l_cache", .u32 = 1},
+         T9_STATUS_CORRUPT,
+         "shortconv.l_cache is 1, outside 2..8"},
+        {{.u32_key = "shortconv.l_cache", .u32 = 9},
+         T9_STATUS_CORRUPT,
+         "shortconv.l_cache is 9, outside 1..8"},
+        {{.u32_key = "shortconv.l_cache", .u32 = 4},
+         T9_STATUS_CORRUPT,
+         "blk.0.shortconv.conv.weight is [3, 8], [4, 8] is expected"},
+        {{.without = "blk.0.shortconv.out_proj.weight"},
+         T9_STATUS_CORRUPT,
+         "tensor blk.0.shortconv.out_proj.weight is missing"},
+        {{.reshaped = "blk.0.shortconv.in_proj.weight"},
+         T9_STATUS_CORRUPT,
+         "blk.0.shortconv.in_proj.weight is [9, 24], [8, 24] is expected"},
+        {{.without_key = "attention.head_count_kv"}, T9_STATUS_CORRUPT, "attention.head_count_kv"},
+        {{.without_key = "attention.head_count_kv", .u32_key = "attention.head_count_kv", .u32 = 0},
+         T9_STATUS_CORRUPT,
+         "attention.head_count_kv is 0 in all layers"},
+        {{.kv_heads = {KV_HEADS, 2}},
+         T9_STATUS_UNSUPPORTED,
+         "attention.head_count_kv differs between layers (1 and 2)"},
+        {{.kv_heads = {KV_HEADS, KV_HEADS}},
+         T9_STATUS_CORRUPT,
+         "tensor blk.0.attn_q.weight is missing"},
+        {{.u32_key = "expert_gating_func", .u32 = 1},
+         T9_STATUS_UNSUPPORTED,
+         "expert_gating_func = 1"},
+        {{.f32_key = "expert_weights_scale", .f32 = -1},
+         T9_STATUS_CORRUPT,
+         "expert_weights_scale is -1, outside"},
+        {{.bool_key = "expert_weights_norm"}, T9_STATUS_UNSUPPORTED, "expert_weights_norm = false"},
+        {{.bool_key = "attention.causal"}, T9_STATUS_UNSUPPORTED, "attention.causal = false"},
+        {{.reshaped = "blk.1.exp_probs_b.bias"},
+         T9_STATUS_CORRUPT,
+         "blk.1.exp_probs_b.bias is [4], [3] is expected"},
+    };
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct change c = cases[i].c;
+        c.arch = "lfm2moe";
         expect_refusal(c, cases[i].status, cases[i].part);
     }
 }
@@ -758,6 +896,7 @@ static void test_every_allocation_may_fail(void **state)
     (void)state;
     allocations_fail("qwen2");
     allocations_fail("gpt-oss");
+    allocations_fail("lfm2");
 }
 
 static void test_batches_are_checked(void **state)
@@ -865,6 +1004,8 @@ int main(void)
         cmocka_unit_test(test_sections),
         cmocka_unit_test(test_gemma3),
         cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_lfm2),
+        cmocka_unit_test(test_lfm2_refused),
         cmocka_unit_test(test_qwen3moe),
         cmocka_unit_test(test_experts_refused),
         cmocka_unit_test(test_tensors),

@@ -79,7 +79,7 @@ static void agree(const char *model, const char *first, const char *second, floa
     pair_close(&p);
 }
 
-static const char *const models[] = {"qwen2", "qwen3moe", "gpt-oss"};
+static const char *const models[] = {"qwen2", "qwen3moe", "gpt-oss", "lfm2moe"};
 
 static void test_cpu_is_canon(void **state)
 {

@@ -201,6 +201,18 @@ static void test_gemma3(void **state)
     check_model("gemma3");
 }
 
+static void test_lfm2(void **state)
+{
+    (void)state;
+    check_model("lfm2");
+}
+
+static void test_lfm2moe(void **state)
+{
+    (void)state;
+    check_model("lfm2moe");
+}
+
 static void test_gpt_oss(void **state)
 {
     (void)state;
@@ -282,6 +294,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gemma3),     cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_lfm2),       cmocka_unit_test(test_lfm2moe),
         cmocka_unit_test(test_llama),      cmocka_unit_test(test_llama3_rope),
         cmocka_unit_test(test_mistral),    cmocka_unit_test(test_ministral3),
         cmocka_unit_test(test_qwen2),      cmocka_unit_test(test_qwen3),
