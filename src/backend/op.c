@@ -33,7 +33,8 @@ struct view view_i32(const int32_t *p, int32_t rows, int32_t cols)
 
 struct view view_cols(struct view v, int32_t first, int32_t n)
 {
-    v.p = (char *)v.p + (size_t)first * sizeof(float);
+    if (v.p)
+        v.p = (char *)v.p + (size_t)first * sizeof(float);
     v.cols = n;
     return v;
 }

@@ -123,8 +123,28 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .window = slides ? hp->window : 0,
                                         .sinks = l->sinks,
                                         .scale = hp->attn_scale});
+    if (l->q_gate) { /* into q, which has been read */
+        op_matmul(cx, &q, h, &l->q_gate, 1);
+        op_act_mul(cx, o, q, o, ACT_SIGMOID);
+    }
     add_branch(cx, m, t, o, l->o, l->post_attn_norm);
     cx_release(cx, mark);
+}
+
+/* x += sigmoid(router h) * down(act(gate h) * up h) */
+static void shared_expert(struct cx *cx, const struct model *m, const struct trunk *t,
+                          const struct layer *l, struct view h)
+{
+    struct view gate = cx_alloc(cx, h.rows, m->hp.n_ff_shared);
+    struct view up = cx_alloc(cx, h.rows, m->hp.n_ff_shared);
+    struct view y = cx_alloc(cx, h.rows, m->hp.n_embd);
+    struct view router = cx_alloc(cx, h.rows, 1);
+
+    op_matmul(cx, (struct view[]){gate, up, router}, h,
+              (const struct weight *[]){l->shared_gate, l->shared_up, l->shared_router}, 3);
+    op_act_mul(cx, gate, gate, up, m->hp.act);
+    op_matmul(cx, &y, gate, &l->shared_down, 1);
+    op_gated_add(cx, t->x, y, router);
 }
 
 /* The same for each of a row's experts, side by side, and their weighted sum. */
@@ -152,6 +172,8 @@ static void experts(struct cx *cx, const struct model *m, const struct trunk *t,
     op_act_mul(cx, gate, gate, up, hp->act);
     op_matmul_experts(cx, &y, gate, ids, &l->down, 1);
     op_moe_combine(cx, t->x, y, weights, true);
+    if (l->shared_router)
+        shared_expert(cx, m, t, l, h);
 }
 
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,

@@ -94,19 +94,53 @@ static t9_status same_in_all_layers(struct reader *r, const char *suffix, const 
     return in_range(r->key, first, 1, max, err);
 }
 
-/* Layers without KV heads are recurrent where the architecture has such layers. */
+/* By a period or a list, and behind the layers a draft head. */
+static t9_status read_delta_layers(struct reader *r, struct hparams *hp, struct t9_err *err)
+{
+    uint32_t period = 4, n_draft = 0;
+    T9_TRY(opt_u32(r, "nextn_predict_layers", &n_draft, err));
+    T9_TRY(in_range(r->key, n_draft, 0, (uint32_t)hp->n_layers - 1, err));
+    hp->n_draft_layers = (int32_t)n_draft;
+    hp->n_layers -= (int32_t)n_draft;
+    T9_TRY(opt_u32(r, "full_attention_interval", &period, err));
+    T9_TRY(in_range(r->key, period, 1, LAYERS_MAX, err));
+    bool listed = gguf_kv_find(r->g, key(r, "attention.recurrent_layers")) != NULL;
+    if (!listed)
+        (void)key(r, "full_attention_interval");
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        uint32_t recurrent = ((uint32_t)il + 1) % period != 0;
+        if (listed)
+            T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &recurrent, err));
+        T9_TRY(in_range(r->key, recurrent, 0, 1, err));
+        hp->recurrent[il] = recurrent != 0;
+    }
+    return T9_STATUS_OK;
+}
+
+/* By "attention.head_count_kv": layers without KV heads. */
+static t9_status read_conv_layers(struct reader *r, struct hparams *hp, struct t9_err *err)
+{
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        uint32_t v = 0;
+        T9_TRY(gguf_get_u32_at(r->g, key(r, "attention.head_count_kv"), (uint64_t)il, &v, err));
+        hp->recurrent[il] = v == 0;
+    }
+    return T9_STATUS_OK;
+}
+
+/* Which layers are recurrent, where the architecture has such layers. */
 static t9_status read_recurrent(struct reader *r, const struct arch *arch, struct hparams *hp,
                                 struct t9_err *err)
 {
     int32_t n = 0;
-    for (int32_t il = 0; arch->hybrid && il < hp->n_layers; il++) {
-        uint32_t v = 0;
-        T9_TRY(gguf_get_u32_at(r->g, key(r, "attention.head_count_kv"), (uint64_t)il, &v, err));
-        hp->recurrent[il] = v == 0;
-        n += v == 0;
-    }
+    if (arch->hybrid == HYBRID_DELTA)
+        T9_TRY(read_delta_layers(r, hp, err));
+    else if (arch->hybrid == HYBRID_CONV)
+        T9_TRY(read_conv_layers(r, hp, err));
+    for (int32_t il = 0; il < hp->n_layers; il++)
+        n += hp->recurrent[il];
     if (n == hp->n_layers)
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is 0 in all layers, so that none attends",
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s says of all layers that they do not attend",
                        r->key);
     return T9_STATUS_OK;
 }
@@ -443,6 +477,38 @@ t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *
         hp->route_scale = 1;
     T9_TRY(f32_in_range(r.key, hp->route_scale, 1e-3f, 1e3f, err));
     return refuse_routing(&r, m->arch->blocks.sigmoid_router, err);
+}
+
+t9_status hparams_shared_expert(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    return need_i32(&r, "expert_shared_feed_forward_length", FF_MAX, &m->hp.n_ff_shared, err);
+}
+
+static t9_status read_delta(struct reader *r, struct state_shape *s, struct t9_err *err)
+{
+    int32_t inner = 0;
+    T9_TRY(need_i32(r, "ssm.conv_kernel", STATE_TAPS_MAX, &s->taps, err));
+    T9_TRY(in_range(r->key, (uint32_t)s->taps, 2, STATE_TAPS_MAX, err));
+    T9_TRY(need_i32(r, "ssm.state_size", STATE_DIM_MAX, &s->key_dim, err));
+    T9_TRY(need_i32(r, "ssm.group_count", HEADS_MAX, &s->n_key_heads, err));
+    T9_TRY(need_i32(r, "ssm.time_step_rank", HEADS_MAX, &s->n_heads, err));
+    if (s->n_heads % s->n_key_heads != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %d, no multiple of %d key heads", r->key,
+                       s->n_heads, s->n_key_heads);
+    T9_TRY(need_i32(r, "ssm.inner_size", HEADS_MAX * STATE_DIM_MAX, &inner, err));
+    if (inner % s->n_heads != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %d, no multiple of %d heads", r->key, inner,
+                       s->n_heads);
+    s->value_dim = inner / s->n_heads;
+    s->channels = 2 * s->n_key_heads * s->key_dim + inner;
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_delta(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    return read_delta(&r, &m->hp.state, err);
 }
 
 /* Which layers slide: one of each period does not, or the file has a list. */

@@ -17,13 +17,14 @@
 #include <string.h>
 
 static const struct arch *const archs[] = {
-    &arch_gemma3, &arch_gpt_oss, &arch_lfm2,     &arch_lfm2moe, &arch_llama,     &arch_mistral3,
-    &arch_qwen2,  &arch_qwen3,   &arch_qwen3moe, &arch_qwen3vl, &arch_qwen3vlmoe};
+    &arch_gemma3,   &arch_gpt_oss,   &arch_lfm2,    &arch_lfm2moe,   &arch_llama,
+    &arch_mistral3, &arch_qwen2,     &arch_qwen3,   &arch_qwen35,    &arch_qwen35moe,
+    &arch_qwen3moe, &arch_qwen3next, &arch_qwen3vl, &arch_qwen3vlmoe};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen3moe, qwen3vl, "
-           "qwen3vlmoe";
+    return "gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen35, qwen35moe, "
+           "qwen3moe, qwen3next, qwen3vl, qwen3vlmoe";
 }
 
 /* Loading state. */
@@ -142,9 +143,10 @@ static t9_status find(struct binder *b, const struct gguf_tensor **out, int32_t 
     return T9_STATUS_OK;
 }
 
-/* What of a tensor is loaded: all, or some rows of each expert. */
+/* What of a tensor is loaded: all, or some rows of each expert, or with `step` from row `first` on
+ * `run` of each so many. */
 struct part {
-    int32_t n_experts, first, n_out;
+    int32_t n_experts, first, n_out, run, step;
 };
 
 static t9_status read_weight(struct binder *b, struct weight *w, const struct gguf_tensor *t,
@@ -152,8 +154,8 @@ static t9_status read_weight(struct binder *b, struct weight *w, const struct gg
 {
     uint64_t row_bytes = dtype_row_bytes(t->dtype, t->ne[0]);
     struct tensor_src ctx = {.b = b, .t = t};
-    ctx.step_bytes = t->ne[1] * row_bytes;
-    ctx.part_bytes = (uint64_t)part.n_out * row_bytes;
+    ctx.step_bytes = (part.step ? (uint64_t)part.step : t->ne[1]) * row_bytes;
+    ctx.part_bytes = (uint64_t)(part.step ? part.run : part.n_out) * row_bytes;
     ctx.offset = (uint64_t)part.first * row_bytes;
     char name[GGUF_TENSOR_NAME_MAX + 1];
     (void)snprintf(name, sizeof(name), STR_FMT, STR_ARG(t->name));
@@ -196,6 +198,23 @@ t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer
     *out = NULL;
     T9_TRY(find(b, &t, layer, name, (struct shape){n, 1, 0}, flags, err));
     return t ? load(b, out, t, true, (struct part){.n_out = 1}, err) : T9_STATUS_OK;
+}
+
+bool binder_has(const struct binder *b, int32_t layer, const char *name)
+{
+    char full[64];
+    return tensor_of(b, layer, name, full) != NULL;
+}
+
+t9_status bind_rows(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                    int32_t n_in, struct row_groups r, struct t9_err *err)
+{
+    const struct gguf_tensor *t = NULL;
+    T9_TRY(
+        find(b, &t, layer, name, (struct shape){n_in, r.n_groups * r.step, 0}, BIND_REQUIRED, err));
+    struct part part = {
+        .first = r.first, .n_out = r.n_groups * r.run, .run = r.run, .step = r.step};
+    return load(b, out, t, false, part, err);
 }
 
 /* "<stem>.bias" of the weight that was loaded last: n_out values, or of each of n_experts. */
@@ -362,7 +381,7 @@ static t9_status bind_stack(struct binder *b, const struct weight **out, int32_t
     const struct gguf_tensor *t = NULL;
     (void)snprintf(name, sizeof(name), "%s.weight", stem);
     T9_TRY(find(b, &t, layer, name, s, BIND_REQUIRED, err));
-    T9_TRY(load(b, out, t, false, (struct part){s.n_experts, 0, s.n_out}, err));
+    T9_TRY(load(b, out, t, false, (struct part){.n_experts = s.n_experts, .n_out = s.n_out}, err));
     return bind_bias(b, layer, stem, s, bias_flags, err);
 }
 
@@ -379,8 +398,21 @@ static t9_status bind_gate_up(struct binder *b, struct layer *l, int32_t il, str
     }
     T9_TRY(find(b, &t, il, merged, (struct shape){s.n_in, 2 * s.n_out, s.n_experts}, BIND_REQUIRED,
                 err));
-    T9_TRY(load(b, &l->gate, t, false, (struct part){s.n_experts, 0, s.n_out}, err));
-    return load(b, &l->up, t, false, (struct part){s.n_experts, s.n_out, s.n_out}, err);
+    T9_TRY(load(b, &l->gate, t, false, (struct part){.n_experts = s.n_experts, .n_out = s.n_out},
+                err));
+    return load(b, &l->up, t, false,
+                (struct part){.n_experts = s.n_experts, .first = s.n_out, .n_out = s.n_out}, err);
+}
+
+static t9_status bind_shared_expert(struct model *m, struct binder *b, int32_t il,
+                                    struct t9_err *err)
+{
+    struct layer *l = &m->layers[il];
+    int32_t n_embd = m->hp.n_embd, n_ff = m->hp.n_ff_shared, bias = m->arch->blocks.other_bias;
+    T9_TRY(bind_linear(b, &l->shared_router, il, "ffn_gate_inp_shexp", n_embd, 1, bias, err));
+    T9_TRY(bind_linear(b, &l->shared_gate, il, "ffn_gate_shexp", n_embd, n_ff, bias, err));
+    T9_TRY(bind_linear(b, &l->shared_up, il, "ffn_up_shexp", n_embd, n_ff, bias, err));
+    return bind_linear(b, &l->shared_down, il, "ffn_down_shexp", n_ff, n_embd, bias, err);
 }
 
 t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err *err)
@@ -388,9 +420,8 @@ t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err 
     const struct hparams *hp = &m->hp;
     struct layer *l = &m->layers[il];
     int bias = m->arch->blocks.other_bias;
-    char full[64];
-    bool dense = hp->n_experts == 0 || (tensor_of(b, il, "ffn_gate.weight", full) &&
-                                        !tensor_of(b, il, "ffn_gate_inp.weight", full));
+    bool dense = hp->n_experts == 0 || (binder_has(b, il, "ffn_gate.weight") &&
+                                        !binder_has(b, il, "ffn_gate_inp.weight"));
     if (dense) {
         T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
         T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", hp->n_embd, l->n_ff, bias, err));
@@ -405,7 +436,8 @@ t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err 
         T9_TRY(bind_vector(b, &l->router_bias, il, "exp_probs_b.bias", hp->n_experts, BIND_OPTIONAL,
                            err));
     T9_TRY(bind_gate_up(b, l, il, in, bias, err));
-    return bind_stack(b, &l->down, il, "ffn_down_exps", back, bias, err);
+    T9_TRY(bind_stack(b, &l->down, il, "ffn_down_exps", back, bias, err));
+    return m->arch->blocks.shared_expert ? bind_shared_expert(m, b, il, err) : T9_STATUS_OK;
 }
 
 void layer_new_kv(struct model *m, int32_t il)
@@ -427,7 +459,14 @@ t9_status bind_attention(struct model *m, struct binder *b, int32_t il, struct t
     int32_t n_kv = l->n_head_kv * l->head_dim;
     layer_new_kv(m, il);
     T9_TRY(bind_vector(b, &l->attn_norm, il, "attn_norm.weight", n_embd, BIND_REQUIRED, err));
-    T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
+    if (spec->q_gate) {
+        struct row_groups query = {hp->n_head, 2 * l->head_dim, 0, l->head_dim}, gate = query;
+        gate.first = l->head_dim;
+        T9_TRY(bind_rows(b, &l->q, il, "attn_q.weight", n_embd, query, err));
+        T9_TRY(bind_rows(b, &l->q_gate, il, "attn_q.weight", n_embd, gate, err));
+    } else {
+        T9_TRY(bind_linear(b, &l->q, il, "attn_q", n_embd, n_q, spec->qkv_bias, err));
+    }
     T9_TRY(bind_linear(b, &l->k, il, "attn_k", n_embd, n_kv, spec->qkv_bias, err));
     T9_TRY(bind_linear(b, &l->v, il, "attn_v", n_embd, n_kv, spec->qkv_bias, err));
     T9_TRY(bind_linear(b, &l->o, il, "attn_output", n_q, n_embd, spec->other_bias, err));
@@ -490,13 +529,25 @@ static bool known_unused(str name)
     return false;
 }
 
+/* Of a block behind the layers: a draft head's. */
+static bool is_of_draft(const struct model *m, str name)
+{
+    for (int32_t i = 0; i < m->hp.n_draft_layers; i++) {
+        char start[32];
+        (void)snprintf(start, sizeof(start), "blk.%d.", m->hp.n_layers + i);
+        if (str_has_prefix(name, str_from(start)))
+            return true;
+    }
+    return false;
+}
+
 static t9_status check_all_used(const struct binder *b, struct t9_err *err)
 {
     for (uint64_t i = 0; i < gguf_tensor_count(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
         if (b->used[i])
             continue;
-        if (!known_unused(t->name))
+        if (!known_unused(t->name) && !is_of_draft(b->m, t->name))
             return t9_fail(err, T9_STATUS_UNSUPPORTED,
                            "tensor " STR_FMT " is not one that architecture '%s' has here",
                            STR_ARG(t->name), b->m->arch->name);
@@ -708,7 +759,8 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
     if (!b->state || !b->state_pool || !b->state_slot || b->state->slot_bytes != state.slot_bytes)
         return t9_fail(err, T9_STATUS_INVALID, "the batch has no recurrent state of this model");
     if (!b->state_accept != !b->state_guess)
-        return t9_fail(err, T9_STATUS_INVALID, "accepted rows of the journal without guessed ones");
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "rows of the journal are accepted or guessed, without the other");
     return T9_STATUS_OK;
 }
 

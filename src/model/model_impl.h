@@ -45,10 +45,12 @@ struct rope_params {
 
 struct hparams {
     int32_t n_layers, n_embd, n_head, n_head_kv, head_dim, context_length;
-    int32_t n_kv_layers;                            /* layers of a KV page, set while binding */
-    struct state_shape state;                       /* of the recurrent layers; zeros: none */
-    int32_t n_ff_max;                               /* over layers */
+    int32_t n_draft_layers;   /* "nextn_predict_layers": blocks behind the layers, not used */
+    int32_t n_kv_layers;      /* layers of a KV page, set while binding */
+    struct state_shape state; /* of the recurrent layers; zeros: none */
+    int32_t n_ff_max;         /* over layers */
     int32_t n_experts, n_experts_used, n_ff_expert; /* 0: no layer has experts */
+    int32_t n_ff_shared;                            /* of the expert that all rows meet; 0: none */
     float route_scale;                              /* of experts' weights; sigmoids only */
     int32_t n_vocab;                                /* rows of token_embd */
     float eps;
@@ -67,6 +69,14 @@ struct hparams {
     int32_t n_deepstack;    /* layers that take inputs of media rows behind them */
 };
 
+/* A gated delta net. */
+struct layer_delta {
+    const struct weight *qkv;                   /* NULL: q, k and v of the layer are its parts */
+    const struct weight *z;                     /* silu of this times the normed result */
+    const struct weight *alpha, *beta, *a, *dt; /* see op_delta_prepare */
+    const struct weight *conv, *norm, *out;
+};
+
 /* One transformer block. Biases are in the weights that they belong to. */
 struct layer {
     int32_t n_ff;
@@ -76,12 +86,16 @@ struct layer {
     int32_t kv_layer, state_layer;
     const struct weight *attn_norm, *q, *k, *v, *o;
     const struct weight *conv_in, *conv, *conv_out; /* in place of attention's; see arch/lfm2.c */
-    const struct weight *q_norm, *k_norm;           /* NULL without */
-    const struct weight *sinks;                     /* f32[n_head], NULL without */
+    const struct weight *q_gate; /* the sigmoid of this times attention's result; NULL without */
+    const struct weight *q_norm, *k_norm; /* NULL without */
+    const struct weight *sinks;           /* f32[n_head], NULL without */
     const struct weight *ffn_norm;
     const struct weight *router;           /* NULL: the next three are plain; else of experts */
     const struct weight *router_bias;      /* f32[n_experts], only to choose by; NULL without */
     const struct weight *gate, *up, *down; /* n_embd -> n_ff (two of them), and back */
+    const struct weight *shared_router;    /* n_embd -> 1, of the shared expert; NULL without */
+    const struct weight *shared_gate, *shared_up, *shared_down;
+    struct layer_delta delta; /* in place of attention's; see arch/qwen35.c */
     const struct weight *post_attn_norm, *post_ffn_norm; /* of a branch before the add, or NULL */
 };
 
@@ -119,10 +133,19 @@ struct block_spec {
     bool qk_norm;
     bool post_norms;
     bool sinks;
+    bool q_gate; /* attn_q has a head's query, then its gate */
+    bool shared_expert;
     bool sigmoid_router;     /* see op_moe_route_sigmoid */
     const char *ffn_norm;    /* NULL: "ffn_norm.weight" */
     const char *output_norm; /* NULL: "output_norm.weight" */
 };
+
+/* How files say which layers are recurrent. */
+typedef enum hybrid_kind {
+    HYBRID_NONE,
+    HYBRID_CONV,  /* "attention.head_count_kv" is 0 */
+    HYBRID_DELTA, /* all but each "full_attention_interval"th, or "attention.recurrent_layers" */
+} hybrid_kind;
 
 struct arch {
     const char *name;
@@ -131,14 +154,15 @@ struct arch {
     /* Reads keys into m->hp; refuses what this architecture cannot honour. */
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
     struct block_spec blocks;
-    bool hybrid; /* layers with an "attention.head_count_kv" of 0 are recurrent */
+    hybrid_kind hybrid;
     /* Tensors of a layer; NULL: bind_block. Takes layer_new_kv or another layer's kv_layer. */
     t9_status (*bind)(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
     /* Submits the ops of a batch; NULL: blocks_forward. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
 extern const struct arch arch_gemma3, arch_gpt_oss, arch_lfm2, arch_lfm2moe, arch_llama,
-    arch_mistral3, arch_qwen2, arch_qwen3, arch_qwen3moe, arch_qwen3vl, arch_qwen3vlmoe;
+    arch_mistral3, arch_qwen2, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
+    arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe;
 
 /* ---- hparams.c ---- */
 
@@ -171,6 +195,10 @@ t9_status hparams_short_conv(struct model *m, const struct gguf *g, struct t9_er
  * ways to route than the architecture's: the softmax over the chosen (that is, over all and
  * renormalised), or sigmoids over their sum. */
 t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *err);
+/* "expert_shared_feed_forward_length". */
+t9_status hparams_shared_expert(struct model *m, const struct gguf *g, struct t9_err *err);
+/* The state of layers with a gated delta net. */
+t9_status hparams_delta(struct model *m, const struct gguf *g, struct t9_err *err);
 
 /* ---- rope.c ---- */
 
@@ -190,6 +218,14 @@ t9_status bind_vector(struct binder *b, const struct weight **out, int32_t layer
 /* The taps [taps, channels] of a convolution, in the order that op_conv_state wants. */
 t9_status bind_conv(struct binder *b, const struct weight **out, int32_t layer, const char *name,
                     int32_t taps, int32_t channels, struct t9_err *err);
+/* Rows of a matrix of n_groups * step rows: of each group `run` from `first` on, as one weight. */
+struct row_groups {
+    int32_t n_groups, step, first, run;
+};
+t9_status bind_rows(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                    int32_t n_in, struct row_groups rows, struct t9_err *err);
+/* Whether the file has tensor "blk.<layer>.<name>". */
+bool binder_has(const struct binder *b, int32_t layer, const char *name);
 /* Matrix "<stem>.weight" with bias "<stem>.bias" as bias_flags says; BIND_NO_BIAS leaves a bias to
  * be reported as unknown. */
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,

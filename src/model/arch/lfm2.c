@@ -87,7 +87,7 @@ static const char *const moe_keys[] = {"expert_count", NULL};
                .qk_norm = true,                                                                    \
                .sigmoid_router = true,                                                             \
                .output_norm = "token_embd_norm.weight"},                                           \
-    .hybrid = true, .bind = bind, .forward = forward
+    .hybrid = HYBRID_CONV, .bind = bind, .forward = forward
 
 const struct arch arch_lfm2 = {.name = "lfm2", .hparams = hparams_dense, SPEC};
 const struct arch arch_lfm2moe = {

@@ -404,7 +404,8 @@ static void test_architectures(void **state)
     expect_refusal(
         (struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
         "architecture 'foo' is not supported; known: gemma3, gpt-oss, lfm2, lfm2moe, llama, "
-        "mistral3, qwen2, qwen3, qwen3moe, qwen3vl, qwen3vlmoe");
+        "mistral3, qwen2, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
+        "qwen3vlmoe");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);
@@ -619,7 +620,7 @@ static void test_lfm2_refused(void **state)
         {{.without_key = "attention.head_count_kv"}, T9_STATUS_CORRUPT, "attention.head_count_kv"},
         {{.without_key = "attention.head_count_kv", .u32_key = "attention.head_count_kv", .u32 = 0},
          T9_STATUS_CORRUPT,
-         "attention.head_count_kv is 0 in all layers"},
+         "attention.head_count_kv says of all layers"},
         {{.kv_heads = {KV_HEADS, 2}},
          T9_STATUS_UNSUPPORTED,
          "attention.head_count_kv differs between layers (1 and 2)"},
