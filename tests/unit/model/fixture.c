@@ -59,7 +59,7 @@ static t9_status read_json(struct fixture *f, const char *path, struct t9_err *e
         f->n_vocab = (int32_t)yyjson_get_int(json_get(root, "vocab"));
         f->n_prompt = (int32_t)yyjson_get_int(json_get(greedy, "prompt"));
         st = read_ints(json_get(root, "tokens"), FIXTURE_TOKENS_MAX, f->tokens, &f->n_tokens, err);
-        if (st == T9_STATUS_OK)
+        if (st == T9_STATUS_OK && greedy)
             st = read_ints(json_get(greedy, "tokens"), FIXTURE_TOKENS_MAX, f->greedy, &f->n_greedy,
                            err);
     }

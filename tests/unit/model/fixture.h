@@ -16,8 +16,8 @@ struct fixture {
     char path[512]; /* of model.gguf */
     int32_t n_vocab;
     int32_t tokens[FIXTURE_TOKENS_MAX], n_tokens;
-    int32_t n_prompt, greedy[FIXTURE_TOKENS_MAX], n_greedy;
-    float *logits; /* [n_tokens][n_vocab] */
+    int32_t n_prompt, greedy[FIXTURE_TOKENS_MAX], n_greedy; /* 0: no continuation */
+    float *logits;                                          /* [n_tokens][n_vocab] */
     /* With media rows: the place of the first, how many, layers with inputs behind them, positions
      * [n_tokens][3]. The files are the test's to read. */
     int32_t media_first, media_rows, n_deepstack, pos[3 * FIXTURE_TOKENS_MAX];
