@@ -566,6 +566,13 @@ static t9_status find_arch(const struct gguf *g, const struct arch **out, struct
             return T9_STATUS_OK;
         }
     }
+    /* A message may be too short for all of them. */
+    LOG_INFO("model", "supported architectures: %s", model_known_archs());
+    const char *what = relative_find(name);
+    if (what)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "architecture '" STR_FMT "' is not supported (%s); known: %s", STR_ARG(name),
+                       what, model_known_archs());
     return t9_fail(err, T9_STATUS_UNSUPPORTED, "architecture '%.*s' is not supported; known: %s",
                    (int)(name.n < 64 ? name.n : 64), name.p, model_known_archs());
 }

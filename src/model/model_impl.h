@@ -200,6 +200,11 @@ t9_status hparams_shared_expert(struct model *m, const struct gguf *g, struct t9
 /* The state of layers with a gated delta net. */
 t9_status hparams_delta(struct model *m, const struct gguf *g, struct t9_err *err);
 
+/* ---- relatives.c ---- */
+
+/* What sets an architecture apart that is known and not supported; NULL for other names. */
+const char *relative_find(str arch);
+
 /* ---- rope.c ---- */
 
 /* inv_freq[n_rot / 2] and the magnitude of cos and sin. `factors` (length n_rot / 2) divide the

@@ -397,6 +397,26 @@ static void test_gemma3(void **state)
                    "tensor blk.1.post_ffw_norm.weight is missing");
 }
 
+/* Those that are known and not supported are refused with what they are. */
+static void test_relatives(void **state)
+{
+    (void)state;
+    static const char *const relatives[][2] = {
+        {"qwen4exp", "architecture 'qwen4exp' is not supported (Qwen3.8-Flash-Next: "
+                     "hyper-connections, sparse indexer); known: gemma3, "},
+        {"gemma3n", "(Gemma 3n: "},
+        {"gemma4-assistant", "(Gemma 4's draft head, "},
+        {"qwen2moe", "(Qwen2 with experts, "},
+        {"llama4", "(Llama 4: "},
+        {"deepseek2", "latent attention"},
+        {"clip", "(an encoder of images or sound, "},
+        {"mistral4", "(Mistral 4: "},
+    };
+    for (size_t i = 0; i < T9_COUNT(relatives); i++)
+        expect_refusal((struct change){.arch = relatives[i][0]}, T9_STATUS_UNSUPPORTED,
+                       relatives[i][1]);
+}
+
 static void test_architectures(void **state)
 {
     (void)state;
@@ -1001,6 +1021,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_architectures),
+        cmocka_unit_test(test_relatives),
         cmocka_unit_test(test_temperature),
         cmocka_unit_test(test_sections),
         cmocka_unit_test(test_gemma3),
