@@ -182,6 +182,8 @@ void cli_hangup_watch(void);
  * "version", "build", "machine" of a JSON object without braces. */
 struct runtime;
 void identity_write(struct buf *out, const struct runtime *rt);
+/* The members "architectures" and "types": names of what can be loaded. */
+void identity_known_write(struct buf *out);
 void identity_cpu_write(struct buf *out); /* the processor's name, as it is */
 
 /* The keys that clients may send: --api-key and the lines of --api-key-file, else TEMPO9_API_KEY.

@@ -10,6 +10,7 @@
 #include "t9_build.h"
 
 #include <stdio.h>
+#include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -123,4 +124,27 @@ void identity_write(struct buf *out, const struct runtime *rt)
     machine_write(out);
     if (rt)
         model_write(out, rt);
+}
+
+void identity_known_write(struct buf *out)
+{
+    json_write_key(out, "architectures");
+    buf_puts(out, "[");
+    for (const char *z = model_known_archs(); *z;) {
+        size_t n = strcspn(z, ",");
+        json_write_str(out, (str){z, n});
+        z += n;
+        z += strspn(z, ", ");
+        buf_puts(out, *z ? "," : "],");
+    }
+    json_write_key(out, "types");
+    const char *before = "[";
+    for (uint32_t id = 0; id < DTYPE_ID_END; id++) {
+        if (!dtype_can_dequantize(id))
+            continue;
+        buf_puts(out, before);
+        json_write_str(out, str_from(gguf_dtype_name(id)));
+        before = ",";
+    }
+    buf_puts(out, "]");
 }

@@ -190,6 +190,8 @@ static int print_version(const struct cli_options *o)
     buf_init(&b, 1 << 16);
     buf_puts(&b, "{");
     identity_write(&b, NULL);
+    buf_puts(&b, ",");
+    identity_known_write(&b);
     buf_puts(&b, "}\n");
     cli_write(b.p, b.n);
     buf_deinit(&b);

@@ -225,7 +225,8 @@ const struct opt OPTIONS[] = {
     {"help-all", 0, OPT_FLAG, C(SERVE), AT(help_all), 0, 0, NULL, "every option of serve",
      OPT_GROUP_GENERAL, false},
     {"version", 'V', OPT_FLAG, C_ALL, AT(version), 0, 0, NULL,
-     "version; with --json the build and the machine as well", OPT_GROUP_GENERAL, false},
+     "version; with --json also the build, the machine and what models can be loaded",
+     OPT_GROUP_GENERAL, false},
 };
 const size_t N_OPTIONS = T9_COUNT(OPTIONS);
 

@@ -265,6 +265,8 @@ def test_version(cli):
     v = json.loads(cli.run("--version", "--json")[0])
     check(v["version"] and v["build"]["id"] and v["build"]["dirty"] in (True, False), "build")
     check(v["machine"]["cpus"] >= 1 and v["machine"]["memory_bytes"] > 0, "machine")
+    check("llama" in v["architectures"] and "gpt-oss" in v["architectures"], "architectures")
+    check("Q4_K" in v["types"] and "F32" in v["types"] and "Q8_K" not in v["types"], "types")
 
 
 # ---- commands ----
