@@ -354,6 +354,15 @@ T9_API int32_t t9_engine_retry_after_s(const t9_engine *e);
  * runs. AGAIN when not all has ended. */
 T9_API t9_status t9_engine_drain(t9_engine *e, int32_t timeout_ms);
 
+/* Why a model with recurrent layers kept a state in the cache. */
+enum {
+    T9_CHECKPOINT_INTERVAL, /* the text had become that much longer */
+    T9_CHECKPOINT_LADDER,   /* some way before the end of what conversations share */
+    T9_CHECKPOINT_BRANCH,   /* texts parted */
+    T9_CHECKPOINT_MARK,     /* a mark of the request */
+    T9_CHECKPOINT_END,      /* the end of a prompt, or of all that a request had */
+    T9_STATS_CHECKPOINTS
+};
 enum { T9_STATS_BUCKETS = 16 };
 /* Counts since the engine began; gauges as of now. */
 struct t9_stats {
@@ -379,6 +388,12 @@ struct t9_stats {
     double bucket_ms[T9_STATS_BUCKETS - 1];
     uint64_t ttft_bucket[T9_STATS_BUCKETS], gap_bucket[T9_STATS_BUCKETS];
     uint64_t ttft_count, gap_count, ttft_sum_ns, gap_sum_ns;
+    /* Of models with recurrent layers, beside the pages and not part of kv_pages_total: states of
+     * requests, states kept in the cache, bytes of one; those that were dropped. */
+    int32_t kv_states_used, kv_states_kept;
+    uint64_t kv_state_bytes, evicted_states;
+    /* States copied to the cache; prompts that went on from one. */
+    uint64_t checkpoints_kept[T9_STATS_CHECKPOINTS], checkpoint_hits[T9_STATS_CHECKPOINTS];
 };
 /* INVALID for a wrong struct_size. */
 T9_API t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out);
@@ -404,6 +419,7 @@ struct t9_state {
     struct t9_state_request requests[T9_STATE_REQUESTS_MAX];
     struct t9_state_request queue[T9_STATE_REQUESTS_MAX];
     double cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns; /* as in struct t9_stats */
+    int32_t states_used, states_kept; /* of models with recurrent layers: of requests, cached */
 };
 /* INVALID for a wrong struct_size. */
 T9_API t9_status t9_engine_state(const t9_engine *e, struct t9_state *out);

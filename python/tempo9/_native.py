@@ -77,6 +77,7 @@ class EngineParams(c.Structure):
 
 
 BUCKETS = 16
+CHECKPOINTS = 5
 
 
 class Stats(Sized):
@@ -95,7 +96,10 @@ class Stats(Sized):
                                    "decode_ns", "step_ns")] +
         [("bucket_ms", c.c_double * (BUCKETS - 1)), ("ttft_bucket", c.c_uint64 * BUCKETS),
          ("gap_bucket", c.c_uint64 * BUCKETS)] +
-        [(n, c.c_uint64) for n in ("ttft_count", "gap_count", "ttft_sum_ns", "gap_sum_ns")])
+        [(n, c.c_uint64) for n in ("ttft_count", "gap_count", "ttft_sum_ns", "gap_sum_ns")] +
+        [("kv_states_used", c.c_int32), ("kv_states_kept", c.c_int32), ("kv_state_bytes", c.c_uint64),
+         ("evicted_states", c.c_uint64), ("checkpoints_kept", c.c_uint64 * CHECKPOINTS),
+         ("checkpoint_hits", c.c_uint64 * CHECKPOINTS)])
 
 
 class LogitBias(c.Structure):

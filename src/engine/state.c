@@ -40,10 +40,12 @@ static void fill(const struct engine *e, struct engine_state *s, uint64_t now_ns
         tree = kv_tree_stats(e->tree);
     s->step = e->step;
     s->at_ns = now_ns;
-    s->pages_total = kv.pages_total;
-    s->pages_free = kv.pages_total - kv.pages_used;
+    s->pages_free = (int32_t)(kv.free_bytes / kv.page_bytes);
+    s->pages_total = kv.pages_used + s->pages_free;
     s->pages_cold = tree.cold_pages;
     s->pages_pinned = tree.pinned_pages;
+    s->states_used = kv.states_used - tree.states;
+    s->states_kept = tree.states;
     s->tree_nodes = tree.nodes;
     s->tree_tails = tree.tails;
     s->tree_promised = tree.promised;

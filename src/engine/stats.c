@@ -11,6 +11,8 @@
 const double STATS_BUCKET_MS[15] = {1,   2,    5,    10,   20,    50,    100,  200,
                                     500, 1000, 2000, 5000, 10000, 30000, 60000};
 
+_Static_assert((int)STATS_CHECKPOINTS == (int)CKPT_KINDS, "kinds of checkpoints");
+
 static uint64_t get(const _Atomic uint64_t *c)
 {
     return atomic_load_explicit(c, memory_order_relaxed);
@@ -98,17 +100,22 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
     if (e->tree)
         tree = kv_tree_stats(e->tree);
     int32_t cold = tree.cold_pages < kv.pages_used ? tree.cold_pages : kv.pages_used;
+    int32_t kept = tree.states < kv.states_used ? tree.states : kv.states_used;
+    int32_t pages_free = (int32_t)(kv.free_bytes / kv.page_bytes);
     *out = (struct engine_stats){
         .running = atomic_load_explicit(&e->n_running, memory_order_relaxed),
         .waiting = atomic_load_explicit(&e->n_waiting, memory_order_relaxed),
         .waiting_prefix = atomic_load_explicit(&e->n_prefix, memory_order_relaxed),
         .waiting_preempted = atomic_load_explicit(&e->n_preempted, memory_order_relaxed),
-        .kv_pages_total = kv.pages_total,
+        .kv_pages_total = kv.pages_used + pages_free,
         .kv_pages_used = kv.pages_used - cold,
         .kv_pages_cold = cold,
         .kv_pages_pinned = tree.pinned_pages,
-        .kv_pages_free = kv.pages_total - kv.pages_used,
+        .kv_pages_free = pages_free,
         .kv_page_bytes = kv.page_bytes,
+        .kv_states_used = kv.states_used - kept,
+        .kv_states_kept = kept,
+        .kv_state_bytes = kv.state_bytes,
         .cost_step_ns = get_double(&n->cost_step_ns),
         .cost_row_ns = get_double(&n->cost_row_ns),
         .cost_key_ns = get_double(&n->cost_key_ns),
@@ -123,6 +130,7 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         .prefix_diverged = get(&n->prefix_diverged),
         .preemptions = get(&n->preemptions),
         .evicted_pages = tree.evicted_pages,
+        .evicted_states = tree.evicted_states,
         .steps = get(&n->steps),
         .rows = get(&n->rows),
         .prompt_tokens = get(&n->prompt_tokens),
@@ -142,6 +150,10 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         .ttft_sum_ns = get(&n->ttft_sum_ns),
         .gap_sum_ns = get(&n->gap_sum_ns),
     };
+    for (int i = 0; i < STATS_CHECKPOINTS; i++) {
+        out->checkpoints_kept[i] = get(&n->checkpoints_kept[i]);
+        out->checkpoint_hits[i] = get(&n->checkpoint_hits[i]);
+    }
     for (size_t i = 0; i < T9_COUNT(out->ttft_bucket); i++) {
         out->ttft_bucket[i] = get(&n->ttft_bucket[i]);
         out->gap_bucket[i] = get(&n->gap_bucket[i]);

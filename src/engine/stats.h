@@ -9,15 +9,20 @@
 
 struct engine;
 
+enum { STATS_CHECKPOINTS = 5 };
+
 struct engine_stats {
     /* gauges. `waiting` is all that is in the queue, `waiting_preempted` of them were running
      * before; `waiting_prefix` are beside it and wait for another request to compute their prefix.
      */
     int32_t running, waiting, waiting_prefix, waiting_preempted;
     /* total = used (by sequences) + cold (cache that nobody uses) + free; pinned is part of cold
-     * and used. */
+     * and used. What states take is not part of total. */
     int32_t kv_pages_total, kv_pages_used, kv_pages_cold, kv_pages_pinned, kv_pages_free;
     uint64_t kv_page_bytes;
+    /* Recurrent states of hybrid models, of sequences and kept in the cache; bytes of one. */
+    int32_t kv_states_used, kv_states_kept;
+    uint64_t kv_state_bytes;
     /* The scheduler's cost model: a step takes step + rows * row + attended keys * key. */
     double cost_step_ns, cost_row_ns, cost_key_ns;
     double decode_step_ns; /* a step without prompt rows, moving average */
@@ -33,7 +38,9 @@ struct engine_stats {
     uint64_t prefix_full, prefix_partial, prefix_inflight, prefix_miss;
     uint64_t prefix_given_up; /* waited too long for another request and computed itself */
     uint64_t prefix_diverged; /* prompts that left a cached text at some token */
-    uint64_t preemptions, evicted_pages;
+    uint64_t preemptions, evicted_pages, evicted_states;
+    /* By ckpt_kind: states copied to the cache; prompts that went on from one. */
+    uint64_t checkpoints_kept[STATS_CHECKPOINTS], checkpoint_hits[STATS_CHECKPOINTS];
     /* sums of phases in ns, over finished requests: divide by the counters above */
     uint64_t queue_ns, prefill_ns, decode_ns, step_ns;
     /* histogram of the time to the first token (from `received` when set, else `queued`) and of the
@@ -63,6 +70,7 @@ struct engine_state_seq {
 struct engine_state {
     uint64_t step, at_ns;
     int32_t pages_total, pages_free, pages_cold, pages_pinned;
+    int32_t states_used, states_kept; /* of sequences, in the cache */
     int32_t tree_nodes, tree_tails, tree_promised;
     int32_t n_running, n_prefix, n_waiting, n_preempted; /* waiting includes preempted */
     double cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns;

@@ -240,6 +240,8 @@ enum MHD_Result page_get_root(struct exchange *x, const char *url);
 enum MHD_Result page_get_asset(struct exchange *x, const char *url);
 
 /* ---- metrics.c, state.c ---- */
+/* Names of T9_CHECKPOINT_.... */
+extern const char *const HTTP_CHECKPOINTS[T9_STATS_CHECKPOINTS];
 void metrics_write(struct http_server *s, struct buf *out);
 void state_write(struct http_server *s, struct buf *out);
 

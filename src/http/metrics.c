@@ -9,6 +9,9 @@
 
 #include <inttypes.h>
 
+const char *const HTTP_CHECKPOINTS[T9_STATS_CHECKPOINTS] = {"interval", "ladder", "branch", "mark",
+                                                            "end"};
+
 static void head(struct buf *b, const char *name, const char *type, const char *help)
 {
     buf_printf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
@@ -86,6 +89,23 @@ static void pool_part(const struct t9_stats *e, struct buf *b)
     one(b, "tempo9_kv_page_bytes", "gauge", "Bytes of one KV page.", (double)e->kv_page_bytes);
     counter(b, "tempo9_kv_evicted_pages_total", "Cold KV pages dropped to make room.",
             e->evicted_pages);
+    one(b, "tempo9_kv_states_used", "gauge", "Recurrent states that sequences use.",
+        e->kv_states_used);
+    one(b, "tempo9_kv_states_kept", "gauge", "Recurrent states kept in the cache.",
+        e->kv_states_kept);
+    one(b, "tempo9_kv_state_bytes", "gauge", "Bytes of one recurrent state; 0: the model has none.",
+        (double)e->kv_state_bytes);
+    counter(b, "tempo9_kv_evicted_states_total", "Kept recurrent states dropped to make room.",
+            e->evicted_states);
+}
+
+/* One value for each kind of checkpoint. */
+static void by_checkpoint(struct buf *b, const char *name, const char *help,
+                          const uint64_t v[T9_STATS_CHECKPOINTS])
+{
+    head(b, name, "counter", help);
+    for (int i = 0; i < T9_STATS_CHECKPOINTS; i++)
+        buf_printf(b, "%s{kind=\"%s\"} %" PRIu64 "\n", name, HTTP_CHECKPOINTS[i], v[i]);
 }
 
 static void prefix_part(const struct t9_stats *e, struct buf *b)
@@ -111,15 +131,23 @@ static void prefix_part(const struct t9_stats *e, struct buf *b)
             e->recomputed_tokens);
     counter(b, "tempo9_cached_tokens_total", "Prompt tokens taken from the cache.",
             e->cached_tokens);
+    by_checkpoint(b, "tempo9_checkpoints_total", "Recurrent states copied to the cache.",
+                  e->checkpoints_kept);
+    by_checkpoint(b, "tempo9_checkpoint_hits_total",
+                  "Prompts that went on from a kept recurrent state.", e->checkpoint_hits);
 }
 
 /* Queries and hits are tokens there. */
 static void router_part(const struct t9_stats *e, struct buf *b)
 {
-    double usage = e->kv_pages_total > 0 ? (double)e->kv_pages_used / e->kv_pages_total : 0;
+    double page = (double)e->kv_page_bytes;
+    double state = (double)e->kv_state_bytes;
+    double used = page * e->kv_pages_used + state * e->kv_states_used;
+    double all = page * e->kv_pages_total + state * (e->kv_states_used + e->kv_states_kept);
+    double usage = all > 0.0 ? used / all : 0.0;
     one(b, "vllm:num_requests_running", "gauge", "As tempo9_requests_running.", e->running);
     one(b, "vllm:num_requests_waiting", "gauge", "As tempo9_requests_waiting.", e->waiting);
-    one(b, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pages that sequences use, 0 to 1.",
+    one(b, "vllm:kv_cache_usage_perc", "gauge", "Share of the KV pool that sequences use, 0 to 1.",
         usage);
     counter(b, "vllm:num_preemptions_total", "As tempo9_preemptions_total.", e->preemptions);
     counter(b, "vllm:prefix_cache_queries_total", "Prompt tokens computed or taken from the cache.",

@@ -62,6 +62,9 @@ static void write_pool(const struct t9_state *st, const struct t9_stats *e, stru
     member(b, "cold", st->pages_cold);
     member(b, "free", st->pages_free);
     member(b, "pinned", st->pages_pinned);
+    member_u64(b, "state_bytes", e->kv_state_bytes);
+    member(b, "states_used", st->states_used);
+    member(b, "states_kept", st->states_kept);
     buf_puts(b, "},\"tree\":{");
     member(b, "nodes", st->tree_nodes);
     member(b, "tails", st->tree_tails);
@@ -71,6 +74,17 @@ static void write_pool(const struct t9_state *st, const struct t9_stats *e, stru
     member(b, "row_us", us(st->cost_row_ns));
     member(b, "key_ns", round(st->cost_key_ns * 1e3) / 1e3);
     member(b, "decode_step_us", us(st->decode_step_ns));
+    buf_putc(b, '}');
+}
+
+static void write_checkpoints(const char *key, const uint64_t v[T9_STATS_CHECKPOINTS],
+                              struct buf *b)
+{
+    buf_putc(b, ',');
+    json_write_key(b, key);
+    buf_putc(b, '{');
+    for (int i = 0; i < T9_STATS_CHECKPOINTS; i++)
+        member_u64(b, HTTP_CHECKPOINTS[i], v[i]);
     buf_putc(b, '}');
 }
 
@@ -92,6 +106,9 @@ static void write_totals(const struct t9_stats *e, struct buf *b)
     member_u64(b, "prefix_diverged", e->prefix_diverged);
     member_u64(b, "preemptions", e->preemptions);
     member_u64(b, "evicted_pages", e->evicted_pages);
+    member_u64(b, "evicted_states", e->evicted_states);
+    write_checkpoints("checkpoints", e->checkpoints_kept, b);
+    write_checkpoints("checkpoint_hits", e->checkpoint_hits, b);
     buf_putc(b, '}');
 }
 

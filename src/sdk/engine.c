@@ -167,6 +167,8 @@ t9_status t9_engine_drain(t9_engine *e, int32_t timeout_ms)
 
 _Static_assert((int)T9_STATS_BUCKETS == sizeof(((struct engine_stats *)0)->ttft_bucket) / 8,
                "the header's buckets are the engine's");
+_Static_assert((int)T9_STATS_CHECKPOINTS == (int)STATS_CHECKPOINTS,
+               "the header's kinds of checkpoints are the engine's");
 
 t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out)
 {
@@ -216,6 +218,12 @@ t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out)
     o.gap_count = s.gap_count;
     o.ttft_sum_ns = s.ttft_sum_ns;
     o.gap_sum_ns = s.gap_sum_ns;
+    o.kv_states_used = s.kv_states_used;
+    o.kv_states_kept = s.kv_states_kept;
+    o.kv_state_bytes = s.kv_state_bytes;
+    o.evicted_states = s.evicted_states;
+    memcpy(o.checkpoints_kept, s.checkpoints_kept, sizeof o.checkpoints_kept);
+    memcpy(o.checkpoint_hits, s.checkpoint_hits, sizeof o.checkpoint_hits);
     memcpy(o.ttft_bucket, s.ttft_bucket, sizeof o.ttft_bucket);
     memcpy(o.gap_bucket, s.gap_bucket, sizeof o.gap_bucket);
     memcpy(o.bucket_ms, STATS_BUCKET_MS, sizeof o.bucket_ms);
@@ -262,7 +270,9 @@ t9_status t9_engine_state(const t9_engine *e, struct t9_state *out)
                          .cost_step_ns = s.cost_step_ns,
                          .cost_row_ns = s.cost_row_ns,
                          .cost_key_ns = s.cost_key_ns,
-                         .decode_step_ns = s.decode_step_ns};
+                         .decode_step_ns = s.decode_step_ns,
+                         .states_used = s.states_used,
+                         .states_kept = s.states_kept};
     for (int32_t i = 0; i < s.n_seqs && i < T9_STATE_REQUESTS_MAX; i++)
         o.requests[i] = state_request(&s.seqs[i]);
     for (int32_t i = 0; i < s.n_queue && i < T9_STATE_REQUESTS_MAX; i++)

@@ -337,7 +337,13 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
     *out = w->stats;
     out->running = w->n_live;
     out->kv_pages_total = 100;
-    out->kv_pages_used = 25;
+    out->kv_pages_used = 15;
+    out->kv_page_bytes = 1000;
+    /* As many bytes in states, of which more are used. */
+    out->kv_states_used = 7;
+    out->kv_states_kept = 3;
+    out->kv_state_bytes = 10000;
+    out->checkpoint_hits[2] = 5;
     pthread_mutex_unlock(&w->lock);
 }
 

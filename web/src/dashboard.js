@@ -260,7 +260,9 @@ export class Dashboard {
     this.cells.setAttribute("aria-label", `Pages for keys and values: ${POOL.map(([key, name]) => `${count(pool[key])} ${name}`).join(", ")}`);
     this.poolLegend.replaceChildren(...POOL.map(([key, name, what]) =>
       h("li", { title: what }, h("i", { class: `cell ${name}`, "aria-hidden": "true" }), name, h("b", {}, count(pool[key])), h("span", { class: "note" }, bytes(pool[key] * pool.page_bytes)))));
-    this.poolNote.textContent = `${count(pool.pages)} pages, ${bytes(pool.pages * pool.page_bytes)} at most`;
+    const states = pool.states_used + pool.states_kept;
+    this.poolNote.textContent = `${count(pool.pages)} pages, ${bytes(pool.pages * pool.page_bytes)} at most` +
+      (states ? `; ${count(states)} states, ${bytes(states * pool.state_bytes)}` : "");
   }
 
   #showLanes(atMs, requests) {

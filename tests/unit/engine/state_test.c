@@ -255,8 +255,17 @@ static void ladder(void **state)
     extend(&t, 500, &rng);
     assert_in_range(run(e, &t, 4), 500, 500 + 10 + KV_PAGE_TOKENS);
     engine_stats_read(e, &s);
-    assert_int_equal(atomic_load(&e->n.checkpoint_hits[CKPT_KIND_LADDER]), 1);
-    assert_int_equal(atomic_load(&e->n.checkpoint_hits[CKPT_KIND_MARK]), 1);
+    assert_int_equal(s.checkpoint_hits[CKPT_KIND_LADDER], 1);
+    assert_int_equal(s.checkpoint_hits[CKPT_KIND_MARK], 1);
+    assert_int_equal(s.checkpoints_kept[CKPT_KIND_LADDER], 4);
+    assert_int_equal(s.checkpoints_kept[CKPT_KIND_MARK], 1);
+    assert_int_equal(s.kv_state_bytes, STATE_BYTES);
+    assert_int_equal(s.kv_states_used, 0);
+    assert_true(s.kv_states_kept > 20);
+    assert_int_equal((uint64_t)s.kv_states_kept * STATE_BYTES +
+                         (uint64_t)s.kv_pages_total * PAGE_BYTES,
+                     p.kv_bytes);
+    assert_int_equal(s.kv_pages_cold + s.kv_pages_free, s.kv_pages_total);
     stop(e, be, &w);
 }
 

@@ -107,7 +107,12 @@ static void test_routes(void **state)
     http_rig_expect(r.port, "GET / HTTP/1.1\r\n", 200, "tempo9 is running");
     http_rig_expect(r.port, "HEAD / HTTP/1.1\r\n", 200, "Content-Length:");
     http_rig_expect(r.port, "GET /v1/capabilities HTTP/1.1\r\n", 200, "\"invariant\":true");
-    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "vllm:kv_cache_usage_perc 0.25");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "vllm:kv_cache_usage_perc 0.425");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200, "tempo9_kv_states_kept 3\n");
+    http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
+                    "tempo9_checkpoint_hits_total{kind=\"branch\"} 5\n");
+    http_rig_expect(r.port, "GET /v1/state HTTP/1.1\r\n", 200,
+                    "\"checkpoint_hits\":{\"interval\":0,\"ladder\":0,\"branch\":5");
     http_rig_expect(r.port, "GET /metrics HTTP/1.1\r\n", 200,
                     "tempo9_http_requests_total{status=\"4xx\"} 1");
     http_rig_expect(r.port, "GET /nothing HTTP/1.1\r\n", 404, "unknown_path");
