@@ -11,7 +11,7 @@
 
 enum {
     HEAD_CAP = 256,
-    SEQ_CAP = 96,
+    SEQ_CAP = 112,
 };
 
 static uint64_t bits_of(double v)

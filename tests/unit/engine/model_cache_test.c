@@ -11,12 +11,14 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "engine/testing.h"
+#include "kv/checkpoint.h"
 #include "models.h"
 
 #include <math.h>
 
 enum {
     N_REQUESTS = 64,
+    N_TURNS = 40,
     PROMPT_MAX = 3000,
     REPLY_MAX = 320,
     POSITIONS = PROMPT_MAX + REPLY_MAX + 1,
@@ -29,6 +31,8 @@ struct job {
     int32_t prompt[PROMPT_MAX];
     int32_t n_prompt, max_tokens;
     struct sample_params sampling;
+    struct request_mark marks[REQUEST_MARKS_MAX];
+    int32_t n_marks;
 };
 
 struct result {
@@ -48,6 +52,8 @@ struct run {
 static struct job jobs[N_REQUESTS];
 static uint32_t n_jobs = N_REQUESTS;
 static int32_t max_batch = 16;
+static int32_t shared_step_tokens = 64;
+static int64_t n_states = 4; /* bytes for so many beside the pages, of models that have a state */
 static struct run solo, shared;
 
 /* A third stands alone, the others share up to 300 tokens of three texts. */
@@ -137,17 +143,19 @@ static struct engine *start(const struct loaded *l, kv_type type, bool cached, i
     struct engine *e = NULL;
     struct t9_err err = {0};
     struct kv_geom geom;
+    struct state_geom state;
     engine_params_init(&p);
     p.model = l->m;
     p.be = l->be;
     p.vocab = plain_vocab(model_info(l->m)->n_vocab);
     p.kv_type = type;
     assert_int_equal(model_kv_geom(l->m, type, &geom, &err), T9_STATUS_OK);
-    p.kv_bytes = geom.page_bytes * (uint64_t)pages;
+    model_state_geom(l->m, &state);
+    p.kv_bytes = geom.page_bytes * (uint64_t)pages + state.slot_bytes * (uint64_t)n_states;
     p.max_length = POSITIONS;
     p.max_batch = max_batch;
     p.no_prefix_cache = !cached;
-    p.step_tokens = cached ? 64 : 256;
+    p.step_tokens = cached ? shared_step_tokens : 256;
     if (engine_new(&e, &p, &err) != T9_STATUS_OK)
         fail_msg("%s", err.msg);
     memset(run, 0, sizeof *run);
@@ -166,6 +174,8 @@ static struct request *submit(struct engine *e, uint32_t number)
     r->n_prompt = j->n_prompt;
     r->sampling = j->sampling;
     r->choice = number;
+    memcpy(r->marks, j->marks, sizeof j->marks);
+    r->n_marks = j->n_marks;
     if (engine_submit(e, r, &err) != T9_STATUS_OK)
         fail_msg("%s", err.msg);
     return r;
@@ -281,7 +291,11 @@ static void compare_runs(const struct loaded *l, const char *name, kv_type type,
     uint32_t n_single = 0; /* a prompt of one token has nothing to reuse */
     for (uint32_t i = 0; i < n_jobs; i++)
         n_single += jobs[i].n_prompt == 1;
-    assert_true(shared.stats.prefix_full >= n_jobs - n_single);
+    /* A state is kept at the end of a page and not at the last token but one. */
+    uint64_t hits = shared.stats.prefix_full;
+    if (model_info(l->m)->n_recurrent > 0)
+        hits += shared.stats.prefix_partial;
+    assert_true(hits >= n_jobs - n_single);
     assert_int_equal(shared.stats.preemptions, 0);
     assert_true(shared.stats.prefix_inflight > 0);
 }
@@ -296,6 +310,107 @@ static void same_bits(const char *name, kv_type type, int n_threads)
     make_jobs(model_info(l.m)->n_vocab);
     compare_runs(&l, name, type, true);
     unload(&l);
+}
+
+/* ---- models with a state ---- */
+
+/* The text of job `from` up to `cut` tokens (cut < 0: all of it and its reply), and then n_new
+ * tokens. */
+static void make_turn(struct job *j, int32_t from, int32_t cut, int32_t n_new, int32_t n_vocab,
+                      uint64_t *rng)
+{
+    const struct job *f = &jobs[from];
+    const struct result *reply = &solo.r[from];
+    int32_t n = cut < 0 || cut > f->n_prompt ? f->n_prompt : cut;
+    memcpy(j->prompt, f->prompt, sizeof(int32_t) * (size_t)n);
+    for (int32_t i = 0; cut < 0 && i < reply->n_tokens; i++)
+        j->prompt[n++] = reply->tokens[i];
+    j->marks[0] = (struct request_mark){n, MARK_KIND_TURN};
+    j->n_marks = 1;
+    while (n_new-- > 0)
+        j->prompt[n++] = (int32_t)(test_random(rng) % (uint64_t)n_vocab);
+    j->n_prompt = n;
+}
+
+/* Conversations that go on, begin anew somewhere in the middle or are asked again, one after the
+ * other; each is computed alone first. Returns tokens that need not be computed twice. */
+static int64_t make_turns(const struct loaded *l, kv_type type)
+{
+    int32_t n_vocab = model_info(l->m)->n_vocab;
+    uint64_t rng = 31;
+    int64_t common = 0;
+    n_jobs = N_TURNS;
+    memset(jobs, 0, sizeof jobs);
+    struct engine *e = start(l, type, false, 128, &solo);
+    for (uint32_t i = 0; i < n_jobs; i++) {
+        struct job *j = &jobs[i];
+        int32_t from = (int32_t)(i - 1 - test_random(&rng) % (i < 4 ? 1 : 4));
+        int32_t n_new = 1 + (int32_t)(test_random(&rng) % 80);
+        int32_t cut = -1;
+        if (i % 16 == 0) {
+            from = 0;
+            cut = 0;
+            n_new = 1100 + (int32_t)i;
+        } else if (i % 3 == 0) {
+            cut = (int32_t)(test_random(&rng) % (uint64_t)jobs[from].n_prompt);
+        } else if (i % 7 == 0) {
+            cut = INT32_MAX;
+            n_new = 0;
+        }
+        make_turn(j, from, cut, n_new, n_vocab, &rng);
+        common += j->n_prompt - (n_new ? n_new : 1);
+        j->max_tokens = 1 + (int32_t)(test_random(&rng) % 60);
+        sample_params_init(&j->sampling);
+        j->sampling.temperature = i % 2 ? 0.9f : 0.0f;
+        j->sampling.seed = i;
+        finish(e, submit(e, i), &solo.r[i]);
+    }
+    end(e, &solo);
+    return common;
+}
+
+/* Every row of logits has the bits of a run without any cache, wherever a state was taken up and
+ * however prompts were cut; with room for all states, and with room for very few. */
+static void states(const char *name)
+{
+    struct loaded l = {0};
+    if (!load(&l, name, "cpu", 2)) {
+        print_message("%s: not there\n", name);
+        skip();
+    }
+    assert_true(model_info(l.m)->n_recurrent > 0);
+    int64_t common = make_turns(&l, KV_TYPE_F16);
+    static const int32_t steps[] = {64, 7};
+    for (size_t i = 0; i < T9_COUNT(steps); i++) {
+        shared_step_tokens = steps[i];
+        n_states = i == 1 ? 3 : 400;
+        struct engine *e = start(&l, KV_TYPE_F16, true, i == 1 ? 120 : 2000, &shared);
+        for (uint32_t k = 0; k < n_jobs; k++)
+            finish(e, submit(e, k), &shared.r[k]);
+        end(e, &shared);
+        assert_same_bits(name);
+        const struct engine_stats *s = &shared.stats;
+        print_message(
+            "%s, steps of %d: %d of %d common tokens reused; states: %d kept, %d dropped, "
+            "resumed from %d intervals, %d branches, %d marks, %d ends\n",
+            name, steps[i], (int)s->cached_tokens, (int)common, s->kv_states_kept,
+            (int)s->evicted_states, (int)s->checkpoint_hits[CKPT_KIND_INTERVAL],
+            (int)s->checkpoint_hits[CKPT_KIND_BRANCH], (int)s->checkpoint_hits[CKPT_KIND_MARK],
+            (int)s->checkpoint_hits[CKPT_KIND_END]);
+        assert_true(i == 1 ? s->evicted_states > 0 : (int64_t)s->cached_tokens > common * 3 / 4);
+        assert_true(s->checkpoint_hits[CKPT_KIND_END] > 0);
+    }
+    shared_step_tokens = 64;
+    n_states = 4;
+    make_jobs(model_info(l.m)->n_vocab);
+    compare_runs(&l, name, KV_TYPE_F16, true);
+    unload(&l);
+}
+
+static void lfm2(void **state)
+{
+    (void)state;
+    states("lfm2");
 }
 
 /* The request that computes a shared prefix is cancelled half way; the one that waited for it takes
@@ -466,6 +581,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(qwen3moe),
         cmocka_unit_test(gpt_oss),
         cmocka_unit_test(other_kv_types),
+        cmocka_unit_test(lfm2),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};
     log_configure(&quiet);

@@ -64,6 +64,23 @@ static void the_oldest_keeps_its_share(void **state)
     assert_int_equal(s[2].n_rows, 150);
 }
 
+/* A prompt that is to stop at some place: what it leaves goes to the others. */
+static void limits(void **state)
+{
+    (void)state;
+    struct sched_seq s[3] = {PROMPT(100, 1), PROMPT(20, 2), DECODE(3, 0)};
+    s[0].n_limit = 24;
+    s[1].n_limit = 7;
+    assert_int_equal(plan_of(s, 3, ms_rows(64)), 24 + 7 + 1);
+    assert_int_equal(s[0].n_rows, 24);
+    assert_int_equal(s[1].n_rows, 7);
+    s[1].n_limit = 50; /* more than it has */
+    assert_int_equal(plan_of(s, 3, ms_rows(64)), 24 + 20 + 1);
+    s[0].n_limit = 0;
+    assert_int_equal(plan_of(s, 3, ms_rows(64)), 64);
+    assert_int_equal(s[0].n_rows, 43);
+}
+
 static void nothing_to_do(void **state)
 {
     (void)state;
@@ -239,7 +256,8 @@ static void sim_check(struct sim *m, int32_t total, const struct sched_step *in)
     double decode_keys = 0;
     for (int i = 0; i < SIM_SEQS; i++) {
         const struct sched_seq *s = &m->s[i];
-        assert_in_range(s->n_rows, 0, s->n_pending);
+        assert_in_range(s->n_rows, 0, s->n_limit > 0 ? s->n_limit : s->n_pending);
+        assert_true(s->n_rows <= s->n_pending);
         sum += s->n_rows;
         prompt_rows += s->decoding ? 0 : s->n_rows;
         keys += sched_keys(s->n_computed, s->n_rows);
@@ -318,6 +336,9 @@ static void simulation(void **state)
                                     .key_ns = (double)(test_random(&m.rng) % 30000),
                                     .stretch = 1.0 + (double)(test_random(&m.rng) % 100) / 99};
             sim_arrive(&m, step);
+            for (int i = 0; i < SIM_SEQS; i++)
+                m.s[i].n_limit =
+                    test_random(&m.rng) % 4 ? 0 : 1 + (int32_t)(test_random(&m.rng) % 40);
             int32_t total = sched_plan(m.s, SIM_SEQS, &in);
             sim_check(&m, total, &in);
             sim_replay(&m, &in, total);
@@ -368,6 +389,7 @@ static void log_is_checked(void **state)
     char line[1024];
     struct sched_seq s[3] = {DECODE(3, 1), {0}, PROMPT(70, UINT64_MAX)};
     s[0].priority = INT32_MIN;
+    s[2].n_limit = INT32_MAX;
     struct sched_step in = ms_rows(64);
     in.step = UINT64_MAX;
     assert_int_equal(plan_replay_init(&r, &err), T9_STATUS_OK);
@@ -376,6 +398,8 @@ static void log_is_checked(void **state)
     assert_int_equal(plan_replay_line(&r, (str){line, n}, &err), T9_STATUS_OK);
     assert_int_equal(r.n, 2);
     assert_int_equal(r.seqs[0].priority, INT32_MIN);
+    assert_int_equal(r.seqs[0].n_limit, 0);
+    assert_int_equal(r.seqs[1].n_limit, INT32_MAX);
     assert_true(r.seqs[1].order == UINT64_MAX && r.in.step == UINT64_MAX);
     /* Every cut, and every changed byte, is either refused or another plan that was checked. */
     for (size_t i = 0; i < n; i++)
@@ -388,6 +412,21 @@ static void log_is_checked(void **state)
         bad[test_random(&rng) % n] = (char)('0' + test_random(&rng) % 10);
         (void)plan_replay_line(&r, (str){bad, n}, &err);
     }
+    /* The longest line. */
+    struct sched_seq wide = {.used = true,
+                             .priority = INT32_MIN,
+                             .n_pending = INT32_MAX,
+                             .n_computed = INT32_MAX,
+                             .order = UINT64_MAX,
+                             .last_step = UINT64_MAX,
+                             .n_rows = INT32_MAX,
+                             .n_limit = INT32_MAX};
+    struct sched_step wide_in = {.step = UINT64_MAX, .step_tokens = INT32_MAX};
+    memset(&wide_in.cost, 0xff, sizeof wide_in.cost);
+    char wide_line[1024];
+    assert_true(plan_log_encode(wide_line, sizeof wide_line, &wide_in, &wide, 1, INT32_MAX) <
+                plan_log_line_cap(1));
+    assert_true(plan_log_line_cap(1) - plan_log_line_cap(0) > 102);
     /* A plan that this scheduler would not make. */
     s[2].n_rows -= 1;
     n = plan_log_encode(line, sizeof line, &in, s, 3, rows);
@@ -417,6 +456,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decode_first_then_short_prompts),
         cmocka_unit_test(the_oldest_keeps_its_share),
+        cmocka_unit_test(limits),
         cmocka_unit_test(nothing_to_do),
         cmocka_unit_test(too_small_a_step_goes_round),
         cmocka_unit_test(cost_bounds_the_step),
