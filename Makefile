@@ -81,8 +81,9 @@ bench: deps-build program
 	@[ '$(MODEL)' != models/SmolLM2-135M-Instruct.Q4_1.gguf ] || tools/get-deps model
 	@build/tempo9 bench --gguf '$(MODEL)' $(ARGS)
 
-# What takes too long for every change: the tests and oracles at their full size (T9_FULL) with the default model, each
-# sanitizer over everything, and an hour of fuzzing, whose corpora stay in build/fuzz for the next night. All of it runs,
+# What takes too long for every change: the tests and oracles at their full size (T9_FULL) with the default model, models
+# of new shapes beside the reference library (where it is: tests/run/reference_seeds.py), each sanitizer over everything,
+# and an hour of fuzzing, whose corpora stay in build/fuzz for the next night. All of it runs,
 # whatever fails.
 nightly: export T9_FULL := 1
 nightly:

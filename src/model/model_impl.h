@@ -3,8 +3,8 @@
  * the architectures share (reading keys, binding tensors, rotary frequencies, blocks).
  *
  * To add an architecture: one file in arch/ that defines a `struct arch`, its line in load.c's
- * table, a page in docs/models/, a fixture in the model tests, and a way to make a small one
- * (tests/lib/mkgguf.c), which the fuzzer of the loaders changes.
+ * table, a page in docs/models/, a fixture in the model tests, and a small model for the fuzzer of
+ * the loaders: made by tests/lib/mkgguf.c, or tests/data/models/shape-ARCH.
  */
 #ifndef T9_MODEL_MODEL_IMPL_H
 #define T9_MODEL_MODEL_IMPL_H

@@ -13,6 +13,10 @@
 bool fixture_path(char *out, size_t n, const char *name, const char *file)
 {
     static const char *const roots[] = {T9_TEST_DATA_DIR, T9_FIXTURES_DIR};
+    if (name[0] == '/') {
+        (void)snprintf(out, n, "%s/%s", name, file);
+        return access(out, R_OK) == 0;
+    }
     for (size_t i = 0; i < T9_COUNT(roots); i++) {
         (void)snprintf(out, n, "%s/models/%s/%s", roots[i], name, file);
         if (access(out, R_OK) == 0)
@@ -57,6 +61,7 @@ static t9_status read_json(struct fixture *f, const char *path, struct t9_err *e
     yyjson_val *root = yyjson_doc_get_root(doc), *greedy = json_get(root, "greedy");
     if (st == T9_STATUS_OK) {
         f->n_vocab = (int32_t)yyjson_get_int(json_get(root, "vocab"));
+        f->quantised = yyjson_is_true(json_get(root, "quantised"));
         f->n_prompt = (int32_t)yyjson_get_int(json_get(greedy, "prompt"));
         st = read_ints(json_get(root, "tokens"), FIXTURE_TOKENS_MAX, f->tokens, &f->n_tokens, err);
         if (st == T9_STATUS_OK && greedy)

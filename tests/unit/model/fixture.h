@@ -15,6 +15,7 @@ enum { FIXTURE_TOKENS_MAX = 256 };
 struct fixture {
     char path[512]; /* of model.gguf */
     int32_t n_vocab;
+    bool quantised; /* the matrices: integer paths round what the reference does not */
     int32_t tokens[FIXTURE_TOKENS_MAX], n_tokens;
     int32_t n_prompt, greedy[FIXTURE_TOKENS_MAX], n_greedy; /* 0: no continuation */
     float *logits;                                          /* [n_tokens][n_vocab] */
@@ -23,7 +24,8 @@ struct fixture {
     int32_t media_first, media_rows, n_deepstack, pos[3 * FIXTURE_TOKENS_MAX];
 };
 
-/* NOT_FOUND when neither place has a model of this name. */
+/* The name of a folder of either, or a path from the root. NOT_FOUND when neither place has a model
+ * of this name. */
 t9_status fixture_load(struct fixture *f, const char *name, struct t9_err *err);
 void fixture_free(struct fixture *f);
 /* n floats of a file of this model; the caller frees. */
