@@ -18,6 +18,7 @@ static int usage(const char *why, const char *what)
             "mkgguf: %s%s\n"
             "usage: mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N]\n"
             "              [--head-dim N] [--ffn N] [--experts N] [--experts-used N] [--merged]\n"
+            "              [--ple N] [--shared-kv N]\n"
             "              [--vocab N] [--context N] [--quant TYPE] [--seed N] [--mix] [--untied]\n"
             "              OUT.gguf\n",
             why, what);
@@ -36,6 +37,7 @@ static bool set_number(struct mkgguf_params *p, const char *name, const char *te
         {"--kv-heads", &p->kv_heads}, {"--head-dim", &p->head_dim},
         {"--vocab", &p->vocab},       {"--context", &p->context},
         {"--experts", &p->experts},   {"--experts-used", &p->experts_used},
+        {"--ple", &p->ple},           {"--shared-kv", &p->shared_kv},
     };
     uint64_t v;
     if (!num_parse_u64(str_from(text), &v))

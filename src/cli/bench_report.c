@@ -41,11 +41,12 @@ struct work {
 };
 
 /* What a token is multiplied with: of experts, its share. An embedding that is not the output
- * layer, too, is a table of which a token reads one row. */
+ * layer, too, is a table of which a token reads one row; so is that of per-layer inputs. */
 static struct work work_of(const struct bench_report *r)
 {
     const struct model_info *info = model_info(r->rt->model);
     const struct gguf_tensor *embd = gguf_tensor_find(r->rt->gguf, "token_embd.weight");
+    const struct gguf_tensor *table = gguf_tensor_find(r->rt->gguf, "per_layer_token_embd.weight");
     bool tied = !gguf_tensor_find(r->rt->gguf, "output.weight");
     struct work w = {.body_params = (double)model_n_params_met(info),
                      .head_params = (double)info->n_embd * info->n_vocab};
@@ -54,6 +55,8 @@ static struct work work_of(const struct bench_report *r)
         const struct gguf_tensor *t = gguf_tensor_at(r->rt->gguf, i);
         *(t->ne[2] > 1 ? &w.expert_bytes : &w.weight_bytes) += (double)t->size_bytes;
     }
+    if (table)
+        w.weight_bytes -= (double)table->size_bytes;
     if (embd && !tied) {
         w.weight_bytes -= (double)embd->size_bytes;
         w.body_params -= w.head_params;

@@ -163,7 +163,7 @@ static void free_all(struct engine *e)
  * than the products with the weights. */
 static double key_ratio(const struct model_info *m)
 {
-    double per_key = 4.0 * (double)m->n_layers * (double)m->n_head * (double)m->head_dim;
+    double per_key = 4.0 * (double)m->n_query;
     double per_row = 2.0 * (double)model_n_params_met(m);
     return per_row > 0.0 ? ATTENTION_SLOWER * per_key / per_row : 0.0;
 }

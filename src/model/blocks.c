@@ -73,22 +73,26 @@ static void add_branch(struct cx *cx, const struct model *m, const struct trunk 
     op_add(cx, t->x, t->x, y);
 }
 
-void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
-                     const struct trunk *t)
+/* The queries of h to q, normed and rotated; keys and values, where the layer has its own, to their
+ * pages. */
+static void project(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+                    const struct trunk *t, struct view h, struct view q)
 {
     const struct hparams *hp = &m->hp;
     const struct layer *l = &m->layers[il];
     bool slides = hp->sliding[il];
-    int32_t n_q = hp->n_head * l->head_dim, n_kv = l->n_head_kv * l->head_dim;
-    size_t mark = cx_mark(cx);
-    struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
-    struct view q = cx_alloc(cx, b->n_rows, n_q);
-    struct view k = cx_alloc(cx, b->n_rows, n_kv);
-    struct view v = cx_alloc(cx, b->n_rows, n_kv);
-    struct view o = cx_alloc(cx, b->n_rows, n_q);
-
-    op_rmsnorm(cx, h, t->x, l->attn_norm, hp->eps);
-    op_matmul(cx, (struct view[]){q, k, v}, h, (const struct weight *[]){l->q, l->k, l->v}, 3);
+    int32_t n_kv = l->n_head_kv * l->head_dim;
+    struct view k = {0}, v = {0};
+    if (l->k) {
+        k = cx_alloc(cx, b->n_rows, n_kv);
+        v = cx_alloc(cx, b->n_rows, n_kv);
+    }
+    op_matmul(cx, (struct view[]){q, k, v}, h, (const struct weight *[]){l->q, l->k, l->v},
+              l->v   ? 3
+              : l->k ? 2
+                     : 1);
+    if (l->k && l->v_norm)
+        op_rmsnorm(cx, v, l->v ? v : k, l->v_norm, hp->eps);
     op_qk_norm_rope_store(
         cx, &(struct op_rope_store){.q = q,
                                     .k = k,
@@ -108,6 +112,21 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                     .n_rot = slides ? hp->rope_sliding.n_rot : hp->rope.n_rot,
                                     .neox = hp->rope.neox,
                                     .eps = hp->eps});
+}
+
+void block_attention(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+                     const struct trunk *t)
+{
+    const struct hparams *hp = &m->hp;
+    const struct layer *l = &m->layers[il];
+    int32_t n_q = hp->n_head * l->head_dim;
+    size_t mark = cx_mark(cx);
+    struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
+    struct view q = cx_alloc(cx, b->n_rows, n_q);
+    struct view o = cx_alloc(cx, b->n_rows, n_q);
+
+    op_rmsnorm(cx, h, t->x, l->attn_norm, hp->eps);
+    project(cx, m, b, il, t, h, q);
     struct view span_end = {0};
     if (b->span_end)
         span_end = row_i32(b->span_end, b);
@@ -120,7 +139,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .span_end = span_end,
                                         .kv = &b->kv->layers[l->kv_layer],
                                         .n_head = hp->n_head,
-                                        .window = slides ? hp->window : 0,
+                                        .window = hp->sliding[il] ? hp->window : 0,
                                         .sinks = l->sinks,
                                         .scale = hp->attn_scale});
     if (l->q_gate) { /* into q, which has been read */
@@ -147,13 +166,21 @@ static void shared_expert(struct cx *cx, const struct model *m, const struct tru
     op_gated_add(cx, t->x, y, router);
 }
 
-/* The same for each of a row's experts, side by side, and their weighted sum. */
-static void experts(struct cx *cx, const struct model *m, const struct trunk *t,
-                    const struct layer *l)
+struct view block_gated(struct cx *cx, const struct model *m, struct view h,
+                        const struct weight *gate, const struct weight *up)
+{
+    struct view g = cx_alloc(cx, h.rows, gate->n_out);
+    struct view u = cx_alloc(cx, h.rows, up->n_out);
+    op_matmul(cx, (struct view[]){g, u}, h, (const struct weight *[]){gate, up}, 2);
+    op_act_mul(cx, g, g, u, m->hp.act);
+    return g;
+}
+
+void block_experts(struct cx *cx, const struct model *m, const struct layer *l,
+                   struct view router_in, struct view h, struct view dst, bool accumulate)
 {
     const struct hparams *hp = &m->hp;
-    int32_t rows = t->x.rows, n_used = hp->n_experts_used;
-    struct view h = cx_alloc(cx, rows, hp->n_embd);
+    int32_t rows = h.rows, n_used = hp->n_experts_used;
     struct view logits = cx_alloc(cx, rows, hp->n_experts);
     struct view weights = cx_alloc(cx, rows, n_used);
     struct view ids = cx_alloc_i32(cx, rows, n_used);
@@ -161,19 +188,16 @@ static void experts(struct cx *cx, const struct model *m, const struct trunk *t,
     struct view up = cx_alloc(cx, rows, n_used * l->n_ff);
     struct view y = cx_alloc(cx, rows, n_used * hp->n_embd);
 
-    op_rmsnorm(cx, h, t->x, l->ffn_norm, hp->eps);
-    op_matmul(cx, &logits, h, &l->router, 1);
+    op_matmul(cx, &logits, router_in, &l->router, 1);
     if (m->arch->blocks.sigmoid_router)
         op_moe_route_sigmoid(cx, weights, ids, logits, l->router_bias, hp->route_scale);
     else
-        op_moe_route(cx, weights, ids, logits, NULL);
+        op_moe_route(cx, weights, ids, logits, l->expert_scale);
     op_matmul_experts(cx, (struct view[]){gate, up}, h, ids,
                       (const struct weight *[]){l->gate, l->up}, 2);
     op_act_mul(cx, gate, gate, up, hp->act);
     op_matmul_experts(cx, &y, gate, ids, &l->down, 1);
-    op_moe_combine(cx, t->x, y, weights, true);
-    if (l->shared_router)
-        shared_expert(cx, m, t, l, h);
+    op_moe_combine(cx, dst, y, weights, accumulate);
 }
 
 void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
@@ -181,19 +205,14 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
 {
     const struct layer *l = &m->layers[il];
     size_t mark = cx_mark(cx);
-    if (l->router) {
-        experts(cx, m, t, l);
-        cx_release(cx, mark);
-        return;
-    }
     struct view h = cx_alloc(cx, b->n_rows, m->hp.n_embd);
-    struct view gate = cx_alloc(cx, b->n_rows, l->n_ff);
-    struct view up = cx_alloc(cx, b->n_rows, l->n_ff);
-
     op_rmsnorm(cx, h, t->x, l->ffn_norm, m->hp.eps);
-    op_matmul(cx, (struct view[]){gate, up}, h, (const struct weight *[]){l->gate, l->up}, 2);
-    op_act_mul(cx, gate, gate, up, m->hp.act);
-    add_branch(cx, m, t, gate, l->down, l->post_ffn_norm);
+    if (l->router)
+        block_experts(cx, m, l, h, h, t->x, true);
+    if (l->router && l->shared_router)
+        shared_expert(cx, m, t, l, h);
+    if (!l->router)
+        add_branch(cx, m, t, block_gated(cx, m, h, l->gate, l->up), l->down, l->post_ffn_norm);
     cx_release(cx, mark);
 }
 
@@ -224,6 +243,8 @@ void block_head(struct cx *cx, const struct model *m, const struct batch *b, con
     op_rmsnorm(cx, normed, h, m->output_norm, m->hp.eps);
     struct view logits = view_f32(b->logits, b->n_outputs, m->hp.n_vocab);
     op_matmul(cx, &logits, normed, &m->output, 1);
+    if (m->hp.logit_cap != 0)
+        op_softcap(cx, logits, logits, m->hp.logit_cap);
     cx_release(cx, mark);
 }
 

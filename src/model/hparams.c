@@ -204,11 +204,13 @@ static t9_status refuse_foreign(struct reader *r, const struct model *m, struct 
     return T9_STATUS_OK;
 }
 
-static t9_status read_heads(struct reader *r, struct hparams *hp, struct t9_err *err)
+static t9_status read_heads(struct reader *r, const struct arch *arch, struct hparams *hp,
+                            struct t9_err *err)
 {
     T9_TRY(same_in_all_layers(r, "attention.head_count", hp, HEADS_MAX, &hp->n_head, err));
     hp->n_head_kv = hp->n_head;
-    if (gguf_kv_find(r->g, key(r, "attention.head_count_kv")))
+    if (gguf_kv_find(r->g, key(r, "attention.head_count_kv")) &&
+        !is_own_key(arch, "attention.head_count_kv"))
         T9_TRY(
             same_in_all_layers(r, "attention.head_count_kv", hp, HEADS_MAX, &hp->n_head_kv, err));
     if (hp->n_head % hp->n_head_kv != 0)
@@ -329,7 +331,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(f32_in_range(r.key, hp->eps, 1e-30f, 0.1f, err));
     T9_TRY(refuse_foreign(&r, m, err));
     T9_TRY(read_recurrent(&r, m->arch, hp, err));
-    T9_TRY(read_heads(&r, hp, err));
+    T9_TRY(read_heads(&r, m->arch, hp, err));
     return read_rope(&r, hp, err);
 }
 
@@ -545,4 +547,42 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
                                             .original_context = (float)hp->context_length,
                                             .attn_factor = 1};
     return read_freq_base(&r, "rope.freq_base_swa", &hp->rope_sliding, err);
+}
+
+t9_status hparams_sliding_heads(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    uint32_t k = (uint32_t)hp->head_dim;
+    T9_TRY(opt_u32(&r, "attention.key_length_swa", &k, err));
+    T9_TRY(in_range(r.key, k, 2, KV_HEAD_DIM_MAX, err));
+    uint32_t v = k, n_rot = k;
+    T9_TRY(opt_u32(&r, "attention.value_length_swa", &v, err));
+    if (v != k)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s = %" PRIu32 " differs from the key length %" PRIu32, r.key, v, k);
+    T9_TRY(opt_u32(&r, "rope.dimension_count_swa", &n_rot, err));
+    if (n_rot != k)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s is %" PRIu32 ", the head's %" PRIu32 " is wanted", r.key, n_rot, k);
+    hp->head_dim_sliding = (int32_t)k;
+    hp->rope_sliding.n_rot = (int32_t)k;
+    return T9_STATUS_OK;
+}
+
+t9_status hparams_gemma4(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    struct reader r = {.g = g, .arch = m->arch->name};
+    struct hparams *hp = &m->hp;
+    uint32_t shared = 0, n_ple = 0;
+    T9_TRY(opt_u32(&r, "attention.shared_kv_layers", &shared, err));
+    T9_TRY(in_range(r.key, shared, 0, (uint32_t)hp->n_layers - 1, err));
+    T9_TRY(opt_u32(&r, "embedding_length_per_layer_input", &n_ple, err));
+    T9_TRY(in_range(r.key, n_ple, 0, PLE_MAX, err));
+    T9_TRY(opt_f32(&r, "final_logit_softcapping", &hp->logit_cap, err));
+    if (hp->logit_cap != 0)
+        T9_TRY(f32_in_range(r.key, hp->logit_cap, 1e-3f, 1e6f, err));
+    hp->n_shared_kv = (int32_t)shared;
+    hp->n_ple = (int32_t)n_ple;
+    return T9_STATUS_OK;
 }

@@ -17,14 +17,14 @@
 #include <string.h>
 
 static const struct arch *const archs[] = {
-    &arch_gemma3,   &arch_gpt_oss,   &arch_lfm2,    &arch_lfm2moe,   &arch_llama,
-    &arch_mistral3, &arch_qwen2,     &arch_qwen3,   &arch_qwen35,    &arch_qwen35moe,
-    &arch_qwen3moe, &arch_qwen3next, &arch_qwen3vl, &arch_qwen3vlmoe};
+    &arch_gemma3,    &arch_gemma4,   &arch_gpt_oss,   &arch_lfm2,    &arch_lfm2moe,
+    &arch_llama,     &arch_mistral3, &arch_qwen2,     &arch_qwen3,   &arch_qwen35,
+    &arch_qwen35moe, &arch_qwen3moe, &arch_qwen3next, &arch_qwen3vl, &arch_qwen3vlmoe};
 
 const char *model_known_archs(void)
 {
-    return "gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen35, qwen35moe, "
-           "qwen3moe, qwen3next, qwen3vl, qwen3vlmoe";
+    return "gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen35, "
+           "qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe";
 }
 
 /* Loading state. */
@@ -70,8 +70,8 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
     return T9_STATUS_OK;
 }
 
-/* Vectors that are made here: both kinds of frequencies, the query scale. */
-enum { N_MADE = 3 };
+/* Vectors that no tensor has: both kinds of frequencies, the query scale, gemma4's ones. */
+enum { N_MADE = 5 };
 
 /* A slot of m->weights. The capacity covers every tensor, each bound once and in at most two parts,
  * and what is made. */
@@ -291,6 +291,74 @@ t9_status bind_conv(struct binder *b, const struct weight **out, int32_t layer, 
     return st;
 }
 
+/* The values of a vector, which the caller frees; NULL when optional and absent. */
+static t9_status read_vector(struct binder *b, float **out, int32_t layer, const char *name,
+                             int32_t n, int flags, struct t9_err *err)
+{
+    const struct gguf_tensor *t = NULL;
+    struct weight w;
+    *out = NULL;
+    T9_TRY(find(b, &t, layer, name, (struct shape){n, 1, 0}, flags, err));
+    if (!t)
+        return T9_STATUS_OK;
+    T9_TRY(read_weight(b, &w, t, true, (struct part){.n_out = 1}, err));
+    *out = mem_alloc((size_t)n * sizeof(float));
+    if (*out)
+        memcpy(*out, w.data, (size_t)n * sizeof(float));
+    be_weight_free(b->m->be, &w);
+    return *out ? T9_STATUS_OK : t9_fail(err, T9_STATUS_NOMEM, "no memory for %s", name);
+}
+
+t9_status bind_scaled(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n, float factor, int flags, struct t9_err *err)
+{
+    char full[64];
+    float *values;
+    *out = NULL;
+    T9_TRY(read_vector(b, &values, layer, name, n, flags, err));
+    if (!values)
+        return T9_STATUS_OK;
+    for (int32_t i = 0; i < n; i++)
+        values[i] *= factor;
+    (void)tensor_of(b, layer, name, full);
+    t9_status st = bind_made(b->m, out, full, values, n, err);
+    if (st == T9_STATUS_OK)
+        b->m->info.weight_bytes += (*out)->size_bytes;
+    mem_free(values);
+    return st;
+}
+
+t9_status bind_ones(struct binder *b, const struct weight **out, int32_t n, struct t9_err *err)
+{
+    float ones[KV_HEAD_DIM_MAX];
+    for (int32_t i = 0; i < KV_HEAD_DIM_MAX; i++)
+        ones[i] = 1;
+    return bind_made(b->m, out, "ones", ones, n, err);
+}
+
+t9_status bind_number(struct binder *b, float *out, int32_t layer, const char *name,
+                      struct t9_err *err)
+{
+    float *value;
+    T9_TRY(read_vector(b, &value, layer, name, 1, BIND_OPTIONAL, err));
+    float v = value ? *value : *out;
+    mem_free(value);
+    if (!isfinite(v))
+        return t9_fail(err, T9_STATUS_CORRUPT, "blk.%d.%s is %g", layer, name, (double)v);
+    *out = v;
+    return T9_STATUS_OK;
+}
+
+void bind_unused(struct binder *b, int32_t layer, const char *name)
+{
+    char full[64];
+    const struct gguf_tensor *t = tensor_of(b, layer, name, full);
+    if (!t)
+        return;
+    b->used[tensor_index(b->g, t)] = true;
+    LOG_INFO("model", "tensor %s is not used", full);
+}
+
 /* Rotary frequencies become a device vector, so that no forward computes a power. */
 static t9_status bind_frequencies(struct model *m, const struct rope_params *p,
                                   const float *factors, const char *name, struct rope_table *out,
@@ -360,16 +428,16 @@ t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-static t9_status layer_ff(const struct model *m, const struct gguf *g, int32_t il, int32_t *n_ff,
-                          struct t9_err *err)
+t9_status bind_layer_key(struct binder *b, int32_t *out, int32_t layer, const char *suffix,
+                         int32_t max, struct t9_err *err)
 {
-    char key[64];
+    char key[96];
     uint32_t v = 0;
-    (void)snprintf(key, sizeof(key), "%s.feed_forward_length", m->arch->name);
-    T9_TRY(gguf_get_u32_at(g, key, (uint64_t)il, &v, err));
-    if (v < 1 || v > FF_MAX)
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " in layer %d", key, v, il);
-    *n_ff = (int32_t)v;
+    (void)snprintf(key, sizeof(key), "%s.%s", b->m->arch->name, suffix);
+    T9_TRY(gguf_get_u32_at(b->g, key, (uint64_t)layer, &v, err));
+    if (v < 1 || v > (uint32_t)max)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " in layer %d", key, v, layer);
+    *out = (int32_t)v;
     return T9_STATUS_OK;
 }
 
@@ -423,7 +491,7 @@ t9_status bind_ffn(struct model *m, struct binder *b, int32_t il, struct t9_err 
     bool dense = hp->n_experts == 0 || (binder_has(b, il, "ffn_gate.weight") &&
                                         !binder_has(b, il, "ffn_gate_inp.weight"));
     if (dense) {
-        T9_TRY(layer_ff(m, b->g, il, &l->n_ff, err));
+        T9_TRY(bind_layer_key(b, &l->n_ff, il, "feed_forward_length", FF_MAX, err));
         T9_TRY(bind_linear(b, &l->gate, il, "ffn_gate", hp->n_embd, l->n_ff, bias, err));
         T9_TRY(bind_linear(b, &l->up, il, "ffn_up", hp->n_embd, l->n_ff, bias, err));
         return bind_linear(b, &l->down, il, "ffn_down", l->n_ff, hp->n_embd, bias, err);
@@ -602,6 +670,13 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
     for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+    }
+    const struct weight *table = m->g4.ple_embd;
+    if (table)
+        info->n_table_params = (uint64_t)table->n_in * (uint64_t)table->n_out;
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        if (m->layers[il].kv_layer >= 0)
+            info->n_query += (int64_t)hp->n_head * m->layers[il].head_dim;
     }
     info->n_experts = hp->n_experts;
     info->n_experts_used = hp->n_experts_used;

@@ -28,6 +28,8 @@ struct model_info {
     int32_t n_experts, n_experts_used; /* of layers that have experts; 0: none has */
     uint64_t n_params;                 /* elements of all tensors in the file */
     uint64_t n_expert_params;          /* of these, in the experts' matrices */
+    uint64_t n_table_params;           /* of these, in what is only looked up: per-layer inputs */
+    int64_t n_query;                   /* query heads times their size, over all layers */
     uint64_t weight_bytes;             /* as loaded */
 };
 
@@ -45,13 +47,15 @@ t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
                      const struct model_load_params *params, struct t9_err *err);
 void model_free(struct model *m);
 const struct model_info *model_info(const struct model *m);
-/* Parameters that one row meets: all but those of the experts that it does not go to. */
+/* Parameters that one row meets: all but those of the experts that it does not go to, and of tables
+ * that it is only looked up in. */
 static inline uint64_t model_n_params_met(const struct model_info *info)
 {
+    uint64_t n = info->n_params - info->n_table_params;
     if (info->n_experts == 0)
-        return info->n_params;
+        return n;
     uint64_t of_one = info->n_expert_params / (uint64_t)info->n_experts;
-    return info->n_params - of_one * (uint64_t)(info->n_experts - info->n_experts_used);
+    return n - of_one * (uint64_t)(info->n_experts - info->n_experts_used);
 }
 /* Page geometry of this model's KV for a KV type. */
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,

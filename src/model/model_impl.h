@@ -20,6 +20,7 @@ enum {
     VOCAB_MAX = 1 << 24,
     ROPE_MAX = KV_HEAD_DIM_MAX,
     TEMPERATURES_MAX = 4096, /* entries of a query scale */
+    PLE_MAX = 4096,          /* of a layer */
     EXPERTS_MAX = OP_EXPERTS_MAX,
     EXPERTS_USED_MAX = OP_SLOTS_MAX,
 };
@@ -67,6 +68,20 @@ struct hparams {
     struct rope_params rope, rope_sliding;
     int32_t rope_h, rope_w; /* pairs that turn by h and w; see op_rope_angles_3d */
     int32_t n_deepstack;    /* layers that take inputs of media rows behind them */
+    float logit_cap;        /* see op_softcap; 0: none */
+    /* gemma4's; head_dim is then that of full layers. */
+    int32_t head_dim_sliding;
+    int32_t n_shared_kv; /* so many last layers read an earlier layer's keys and values */
+    int32_t n_ple;       /* values that each layer is given of a token; 0: none */
+};
+
+/* What only layers of gemma4 have; see arch/gemma4.c. */
+struct gemma4_layer {
+    /* A plain feed-forward part beside the experts (NULL without), and the norms of both. */
+    const struct weight *gate, *up, *down, *post_norm, *router_norm, *expert_norm,
+        *post_expert_norm;
+    const struct weight *ple_gate, *ple_proj, *ple_norm; /* NULL without hp.n_ple */
+    float out_scale;
 };
 
 /* A gated delta net. */
@@ -84,10 +99,13 @@ struct layer {
     /* Where its keys and values are in a page, its state in a slot; -1: it has none. Layers may
      * share keys and values. */
     int32_t kv_layer, state_layer;
-    const struct weight *attn_norm, *q, *k, *v, *o;
+    const struct weight *attn_norm, *q, *o;
+    const struct weight *k; /* NULL: kv_layer is another layer's */
+    const struct weight *v; /* NULL with k: values are its product, before norm and rotation */
     const struct weight *conv_in, *conv, *conv_out; /* in place of attention's; see arch/lfm2.c */
     const struct weight *q_gate; /* the sigmoid of this times attention's result; NULL without */
     const struct weight *q_norm, *k_norm; /* NULL without */
+    const struct weight *v_norm;          /* ones, where each value head is normed; else NULL */
     const struct weight *sinks;           /* f32[n_head], NULL without */
     const struct weight *ffn_norm;
     const struct weight *router;           /* NULL: the next three are plain; else of experts */
@@ -95,8 +113,10 @@ struct layer {
     const struct weight *gate, *up, *down; /* n_embd -> n_ff (two of them), and back */
     const struct weight *shared_router;    /* n_embd -> 1, of the shared expert; NULL without */
     const struct weight *shared_gate, *shared_up, *shared_down;
-    struct layer_delta delta; /* in place of attention's; see arch/qwen35.c */
+    struct layer_delta delta;          /* in place of attention's; see arch/qwen35.c */
+    const struct weight *expert_scale; /* f32[n_experts] of op_moe_route; NULL without */
     const struct weight *post_attn_norm, *post_ffn_norm; /* of a branch before the add, or NULL */
+    struct gemma4_layer g4;
 };
 
 /* What the rotary angles of a kind of layer are made of. */
@@ -118,7 +138,13 @@ struct model {
     const struct weight *token_embd, *output_norm, *output; /* output == token_embd when tied */
     const struct weight *q_scale;         /* f32[n], see op_rope_store; NULL without */
     struct rope_table rope, rope_sliding; /* the second only where hp.window is not 0 */
-    struct layer *layers;                 /* [n_layers] */
+    struct gemma4_model {
+        const struct weight *ones, *ones_sliding; /* f32[head_dim] of a kind of layers */
+        /* Of hp.n_ple, NULL without: a table of tokens and a product of the embedding, both
+         * [n_layers][n_ple] wide, and the product's norm. */
+        const struct weight *ple_embd, *ple_proj, *ple_norm;
+    } g4;
+    struct layer *layers; /* [n_layers] */
 };
 
 struct binder;
@@ -160,8 +186,8 @@ struct arch {
     /* Submits the ops of a batch; NULL: blocks_forward. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
-extern const struct arch arch_gemma3, arch_gpt_oss, arch_lfm2, arch_lfm2moe, arch_llama,
-    arch_mistral3, arch_qwen2, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
+extern const struct arch arch_gemma3, arch_gemma4, arch_gpt_oss, arch_lfm2, arch_lfm2moe,
+    arch_llama, arch_mistral3, arch_qwen2, arch_qwen3, arch_qwen35, arch_qwen35moe, arch_qwen3moe,
     arch_qwen3next, arch_qwen3vl, arch_qwen3vlmoe;
 
 /* ---- hparams.c ---- */
@@ -191,6 +217,12 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
 t9_status hparams_window(struct model *m, const struct gguf *g, struct t9_err *err);
 /* "shortconv.l_cache": the state of layers that are a convolution of the residual's width. */
 t9_status hparams_short_conv(struct model *m, const struct gguf *g, struct t9_err *err);
+/* After hparams_sliding, what sliding layers have of their own: "attention.key_length_swa",
+ * "rope.dimension_count_swa"; as full layers where the file has none. */
+t9_status hparams_sliding_heads(struct model *m, const struct gguf *g, struct t9_err *err);
+/* "attention.shared_kv_layers", "embedding_length_per_layer_input", "final_logit_softcapping". */
+t9_status hparams_gemma4(struct model *m, const struct gguf *g, struct t9_err *err);
+
 /* expert_count, expert_used_count, expert_feed_forward_length, which must be there; refuses other
  * ways to route than the architecture's: the softmax over the chosen (that is, over all and
  * renormalised), or sigmoids over their sum. */
@@ -235,6 +267,19 @@ bool binder_has(const struct binder *b, int32_t layer, const char *name);
  * be reported as unknown. */
 t9_status bind_linear(struct binder *b, const struct weight **out, int32_t layer, const char *stem,
                       int32_t n_in, int32_t n_out, int bias_flags, struct t9_err *err);
+/* f32[n] times a factor, NULL when optional and absent. */
+t9_status bind_scaled(struct binder *b, const struct weight **out, int32_t layer, const char *name,
+                      int32_t n, float factor, int flags, struct t9_err *err);
+/* A vector of n ones. */
+t9_status bind_ones(struct binder *b, const struct weight **out, int32_t n, struct t9_err *err);
+/* A tensor of one value; *out stays when it is absent. */
+t9_status bind_number(struct binder *b, float *out, int32_t layer, const char *name,
+                      struct t9_err *err);
+/* Key "<arch>.<suffix>" for a layer, where it is one number or one for each: 1 .. max. */
+t9_status bind_layer_key(struct binder *b, int32_t *out, int32_t layer, const char *suffix,
+                         int32_t max, struct t9_err *err);
+/* A tensor that files may have for this layer and that nothing reads. */
+void bind_unused(struct binder *b, int32_t layer, const char *name);
 /* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
  * rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
@@ -266,6 +311,13 @@ void block_ffn(struct cx *cx, const struct model *m, const struct batch *b, int3
                const struct trunk *t);
 /* Where layer il keeps its state. */
 struct op_state block_state(const struct model *m, const struct batch *b, int32_t il);
+/* act(gate h) * (up h), [T, n_ff] from scratch. */
+struct view block_gated(struct cx *cx, const struct model *m, struct view h,
+                        const struct weight *gate, const struct weight *up);
+/* dst = the weighted sum over a row's experts, chosen by `router_in`, of what they make of h; added
+ * to dst with `accumulate`. */
+void block_experts(struct cx *cx, const struct model *m, const struct layer *l,
+                   struct view router_in, struct view h, struct view dst, bool accumulate);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
 /* All of it: begin, attention, feed-forward and deep-stack inputs of each layer, head. Submits the

@@ -158,6 +158,12 @@ static t9_status make_others(struct t9_err *err)
     p.merged = true;
     p.dtype = DTYPE_F32;
     T9_TRY(make(&p, err));
+    p = params_of("gemma4"); /* its other form */
+    p.experts = 0;
+    p.layers = 4;
+    p.ple = 8;
+    p.shared_kv = 2;
+    T9_TRY(make(&p, err));
     p = params_of("gpt-oss");
     p.dtype = DTYPE_MXFP4;
     return make(&p, err);

@@ -175,6 +175,11 @@ static bool is_gemma3(const struct mkgguf_params *p)
     return strcmp(p->arch, "gemma3") == 0;
 }
 
+static bool is_gemma4(const struct mkgguf_params *p)
+{
+    return strcmp(p->arch, "gemma4") == 0;
+}
+
 static bool is_gpt_oss(const struct mkgguf_params *p)
 {
     return strcmp(p->arch, "gpt-oss") == 0;
@@ -199,6 +204,8 @@ static bool is_dense(const struct mkgguf_params *p, uint32_t i)
 
 bool mkgguf_has_experts(const struct mkgguf_params *p)
 {
+    if (is_gemma4(p))
+        return p->experts > 0;
     return is_gpt_oss(p) || str_has_suffix(str_from(p->arch), STR("moe"));
 }
 
@@ -251,6 +258,101 @@ static void add_gpt_oss(struct maker *m, uint32_t i, uint64_t n_q, uint64_t n_kv
     add_vector(m, i, "attn_v.bias", n_kv, 0);
     add_vector(m, i, "attn_output.bias", m->p->width, 0);
     add_vector(m, i, "post_attention_norm.weight", m->p->width, 1);
+}
+
+/* gemma4: the last layer is full, and each second one before it. */
+static bool slides(const struct mkgguf_params *p, uint32_t i)
+{
+    return (p->layers - 1 - i) % 2 == 1;
+}
+
+/* Without per-layer inputs its full layers have fewer KV heads, and no matrix for values. */
+static uint32_t gemma4_kv_heads(const struct mkgguf_params *p, uint32_t i)
+{
+    return p->ple == 0 && !slides(p, i) && p->kv_heads > 1 ? p->kv_heads / 2 : p->kv_heads;
+}
+
+static bool gemma4_shares_kv(const struct mkgguf_params *p, uint32_t i)
+{
+    return i >= p->layers - p->shared_kv;
+}
+
+static uint64_t gemma4_ffn(const struct mkgguf_params *p, uint32_t i)
+{
+    return (gemma4_shares_kv(p, i) ? 2 : 1) * (uint64_t)p->ffn;
+}
+
+static void add_gemma4_attention(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint64_t full = p->head_dim ? p->head_dim : p->width / p->heads;
+    const uint64_t hd = slides(p, i) ? full / 2 : full;
+    const uint64_t n_kv = hd * gemma4_kv_heads(p, i);
+    /* Scores are not divided by anything: norms of about 1 / 8 in all keep them near 1. */
+    add_vector(m, i, "attn_q_norm.weight", hd, 0.25f);
+    add_matrix(m, i, "attn_q", p->width, hd * p->heads, false);
+    add_matrix(m, i, "attn_output", hd * p->heads, p->width, false);
+    if (gemma4_shares_kv(p, i))
+        return;
+    add_vector(m, i, "attn_k_norm.weight", hd, 0.5f);
+    add_matrix(m, i, "attn_k", p->width, n_kv, false);
+    if (p->ple > 0 || slides(p, i))
+        add_matrix(m, i, "attn_v", p->width, n_kv, i % 2 == 0);
+}
+
+static void add_gemma4_experts(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    add_experts(m, i, i % 2 == 0);
+    add_vector(m, i, "ffn_gate_inp.scale", p->width, sqrtf((float)p->width));
+    add_vector(m, i, "ffn_down_exps.scale", n_experts(p), 1);
+    add_vector(m, i, "post_ffw_norm_1.weight", p->width, 1);
+    add_vector(m, i, "pre_ffw_norm_2.weight", p->width, 1);
+    add_vector(m, i, "post_ffw_norm_2.weight", p->width, 1);
+}
+
+static void add_gemma4_layer(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    add_vector(m, i, "attn_norm.weight", p->width, 1);
+    add_gemma4_attention(m, i);
+    add_vector(m, i, "post_attention_norm.weight", p->width, 1);
+    add_vector(m, i, "ffn_norm.weight", p->width, 1);
+    add_matrix(m, i, "ffn_gate", p->width, gemma4_ffn(p, i), false);
+    add_matrix(m, i, "ffn_up", p->width, gemma4_ffn(p, i), false);
+    add_matrix(m, i, "ffn_down", gemma4_ffn(p, i), p->width, i % 2 == 0);
+    if (p->experts > 0)
+        add_gemma4_experts(m, i);
+    add_vector(m, i, "post_ffw_norm.weight", p->width, 1);
+    add_vector(m, i, "layer_output_scale.weight", 1, 0.8f);
+    if (p->ple == 0)
+        return;
+    add_matrix(m, i, "inp_gate", p->width, p->ple, false);
+    add_matrix(m, i, "proj", p->ple, p->width, false);
+    add_vector(m, i, "post_norm.weight", p->width, 0.5f);
+}
+
+/* What is not of one layer: a quarter of the pairs of full layers turns; per-layer inputs. */
+static void add_gemma4(struct maker *m, uint32_t embd)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint64_t half = (p->head_dim ? p->head_dim : p->width / p->heads) / 2;
+    const uint64_t ne[1] = {half};
+    float *freqs = arena_calloc(&m->arena, half, sizeof *freqs);
+    if (!freqs) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for a tensor");
+        return;
+    }
+    for (uint64_t i = 0; i < half; i++)
+        freqs[i] = i < half / 4 ? 1 : 1e30f;
+    gw_tensor(&m->w, "rope_freqs.weight", DTYPE_F32, 1, ne, freqs, half * sizeof *freqs);
+    if (p->ple == 0)
+        return;
+    const uint64_t n = (uint64_t)p->ple * p->layers;
+    add_tensor(m, "per_layer_token_embd.weight", embd, n, p->vocab, 0, 1 / sqrtf((float)p->ple));
+    add_tensor(m, "per_layer_model_proj.weight", p->dtype, p->width, n, 0,
+               1 / sqrtf((float)p->width));
+    add_tensor(m, "per_layer_proj_norm.weight", DTYPE_F32, p->ple, 0, 1, 0.1f);
 }
 
 static void add_short_conv(struct maker *m, uint32_t i)
@@ -318,8 +420,14 @@ static void add_tensors(struct maker *m)
     /* Logits then have a deviation of about 3: greedy choices stand clear of rounding. */
     const float deviation = 3 / sqrtf((float)p->width);
     add_tensor(m, "token_embd.weight", embd, p->width, p->vocab, 0, deviation);
-    for (uint32_t i = 0; i < p->layers; i++)
-        add_layer(m, i);
+    if (is_gemma4(p))
+        add_gemma4(m, embd);
+    for (uint32_t i = 0; i < p->layers; i++) {
+        if (is_gemma4(p))
+            add_gemma4_layer(m, i);
+        else
+            add_layer(m, i);
+    }
     add_tensor(m, is_lfm2(p) ? "token_embd_norm.weight" : "output_norm.weight", DTYPE_F32, p->width,
                0, 1, 0.1f);
     if (p->untied)
@@ -511,6 +619,41 @@ static void add_lfm2_keys(struct maker *m)
     }
 }
 
+/* Key "gemma4.<what>", a number for each layer. */
+static void gemma4_array(struct maker *m, const char *what, gguf_type type, const void *values)
+{
+    char key[96];
+    snprintf(key, sizeof key, "gemma4.%s", what);
+    gw_arr(&m->w, key, type, values, m->p->layers);
+}
+
+static void add_gemma4_keys(struct maker *m, uint32_t hd)
+{
+    const struct mkgguf_params *p = m->p;
+    uint32_t *ffn = arena_calloc(&m->arena, 2 * (size_t)p->layers, sizeof *ffn);
+    uint8_t *pattern = arena_calloc(&m->arena, p->layers, 1);
+    if (!ffn || !pattern) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for keys");
+        return;
+    }
+    for (uint32_t i = 0; i < p->layers; i++) {
+        ffn[i] = (uint32_t)gemma4_ffn(p, i);
+        ffn[p->layers + i] = gemma4_kv_heads(p, i);
+        pattern[i] = slides(p, i);
+    }
+    gemma4_array(m, "feed_forward_length", GGUF_TYPE_U32, ffn);
+    gemma4_array(m, "attention.head_count_kv", GGUF_TYPE_U32, ffn + p->layers);
+    gemma4_array(m, "attention.sliding_window_pattern", GGUF_TYPE_BOOL, pattern);
+    arch_u32(m, "attention.sliding_window", MKGGUF_WINDOW);
+    arch_u32(m, "attention.shared_kv_layers", p->shared_kv);
+    arch_u32(m, "attention.key_length_swa", hd / 2);
+    arch_u32(m, "attention.value_length_swa", hd / 2);
+    arch_u32(m, "rope.dimension_count_swa", hd / 2);
+    arch_f32(m, "rope.freq_base_swa", 1000);
+    arch_u32(m, "embedding_length_per_layer_input", p->ple);
+    arch_f32(m, "final_logit_softcapping", 30);
+}
+
 static void add_keys(struct maker *m)
 {
     const struct mkgguf_params *p = m->p;
@@ -527,11 +670,14 @@ static void add_keys(struct maker *m)
     arch_u32(m, "block_count", p->layers);
     arch_u32(m, "context_length", p->context);
     arch_u32(m, "embedding_length", p->width);
-    arch_u32(m, "feed_forward_length", p->ffn);
+    if (is_gemma4(p))
+        add_gemma4_keys(m, hd);
+    else
+        arch_u32(m, "feed_forward_length", p->ffn);
     arch_u32(m, "attention.head_count", p->heads);
     if (is_lfm2(p))
         add_lfm2_keys(m);
-    else
+    else if (!is_gemma4(p))
         arch_u32(m, "attention.head_count_kv", p->kv_heads);
     arch_u32(m, "attention.key_length", hd);
     arch_u32(m, "attention.value_length", hd);
@@ -571,17 +717,19 @@ static void add_keys(struct maker *m)
 
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
-    static const char *const archs[] = {"gemma3",   "gpt-oss",  "lfm2",      "lfm2moe",
-                                        "llama",    "mistral3", "qwen2",     "qwen3",
-                                        "qwen3moe", "qwen3vl",  "qwen3vlmoe"};
+    const uint32_t hd = p->head_dim || p->heads < 1 ? p->head_dim : p->width / p->heads;
+    static const char *const archs[] = {"gemma3",  "gemma4",   "gpt-oss",  "lfm2",
+                                        "lfm2moe", "llama",    "mistral3", "qwen2",
+                                        "qwen3",   "qwen3moe", "qwen3vl",  "qwen3vlmoe"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(err, T9_STATUS_INVALID,
-                       "arch %s is not gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, "
-                       "qwen3, qwen3moe, qwen3vl or qwen3vlmoe",
-                       p->arch);
+        return t9_fail(
+            err, T9_STATUS_INVALID,
+            "arch %s is not gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, "
+            "qwen3, qwen3moe, qwen3vl or qwen3vlmoe",
+            p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);
@@ -594,6 +742,8 @@ static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
         return t9_fail(err, T9_STATUS_INVALID, "width must be a multiple of heads");
     if (p->experts > 512 || p->experts_used > n_experts(p) || (p->merged && is_gpt_oss(p)))
         return t9_fail(err, T9_STATUS_INVALID, "experts out of range, or merged in gpt-oss");
+    if (is_gemma4(p) && (hd % 4 != 0 || p->shared_kv + 2 > p->layers + (p->shared_kv == 0)))
+        return t9_fail(err, T9_STATUS_INVALID, "head size no multiple of 4, or all layers share");
     const struct dtype_info *info = gguf_dtype_get(p->dtype);
     if (!info || info->removed)
         return t9_fail(err, T9_STATUS_INVALID, "type %u is unknown", p->dtype);

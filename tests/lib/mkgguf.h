@@ -11,11 +11,13 @@
 #include <stdint.h>
 
 struct mkgguf_params {
-    const char *arch; /* gemma3, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3, qwen3moe,
-                         qwen3vl, qwen3vlmoe */
+    const char *arch; /* gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3,
+                         qwen3moe, qwen3vl, qwen3vlmoe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim;              /* 0 = width / heads */
-    uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2 */
+    uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2, but in
+                                       gemma4, where 0 = none */
+    uint32_t ple, shared_kv;        /* gemma4: per-layer inputs, layers without keys of their own */
     bool merged;    /* their gate and up in one tensor (no biases of gate and up: not gpt-oss) */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
                        Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,
@@ -46,7 +48,7 @@ struct mkgguf_params {
  * <tool_call> </tool_call> (user-defined). */
 #define MKGGUF_N_SPECIAL 7
 
-/* gemma3, gpt-oss: every other layer sees only so many keys. */
+/* gemma3, gemma4, gpt-oss: every other layer sees only so many keys. */
 #define MKGGUF_WINDOW 40
 /* mistral3: queries grow after every so many positions. */
 #define MKGGUF_TEMPERATURE_EVERY 16

@@ -259,6 +259,13 @@ static void test_gemma3(void **state)
     check_fixture("gemma3");
 }
 
+static void test_gemma4(void **state)
+{
+    (void)state;
+    check_fixture("gemma4-e");
+    check_fixture("gemma4-moe");
+}
+
 static void test_gpt_oss(void **state)
 {
     (void)state;
@@ -464,14 +471,43 @@ static void test_experts(void **state)
     check_made(", 1 of 32", &mp);
 }
 
+/* Its three forms: heads of 512 and 256 with keys taken for values, per-layer inputs with shared
+ * keys, experts. The window is smaller than the sequences. */
+static void test_gemma4_made(void **state)
+{
+    (void)state;
+    struct mkgguf_params mp = MKGGUF_DEFAULT;
+    mp.arch = "gemma4";
+    mp.dtype = DTYPE_Q4_K;
+    mp.mix = true;
+    mp.head_dim = 512;
+    mp.heads = 2;
+    check_made(" mix, dense", &mp);
+    mp.head_dim = 64;
+    mp.heads = 4;
+    mp.layers = 5;
+    mp.ple = 64;
+    mp.shared_kv = 2;
+    check_made(" mix, per-layer inputs", &mp);
+    mp.ple = mp.shared_kv = 0;
+    mp.layers = 3;
+    mp.ffn = 256;
+    mp.experts = 16;
+    mp.experts_used = 4;
+    mp.merged = true;
+    mp.dtype = DTYPE_Q8_0;
+    check_made(" mix, experts", &mp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gemma3),     cmocka_unit_test(test_gpt_oss),
-        cmocka_unit_test(test_lfm2),       cmocka_unit_test(test_llama),
-        cmocka_unit_test(test_ministral3), cmocka_unit_test(test_qwen2),
-        cmocka_unit_test(test_qwen3),      cmocka_unit_test(test_qwen3moe),
-        cmocka_unit_test(test_quantised),  cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_gemma3),      cmocka_unit_test(test_gemma4),
+        cmocka_unit_test(test_gemma4_made), cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_lfm2),        cmocka_unit_test(test_llama),
+        cmocka_unit_test(test_ministral3),  cmocka_unit_test(test_qwen2),
+        cmocka_unit_test(test_qwen3),       cmocka_unit_test(test_qwen3moe),
+        cmocka_unit_test(test_quantised),   cmocka_unit_test(test_experts),
         cmocka_unit_test(test_qwen3vl),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,7 @@ static void test_info(void **state)
     uint64_t block =
         2 * EMBD + 2 * EMBD * HEADS * HEAD + 2 * EMBD * KV_HEADS * HEAD + 3 * EMBD * FF;
     assert_int_equal(i->n_params, VOCAB * EMBD + EMBD + LAYERS * block);
+    assert_int_equal(i->n_query, LAYERS * HEADS * HEAD);
     assert_int_equal(i->weight_bytes, i->n_params * sizeof(float));
     assert_ptr_equal(l.m->output, l.m->token_embd); /* tied */
     assert_int_equal(model_kv_geom(l.m, KV_TYPE_F16, &g, &err), T9_STATUS_OK);
@@ -421,11 +422,11 @@ static void test_architectures(void **state)
 {
     (void)state;
     struct loaded l;
-    expect_refusal(
-        (struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
-        "architecture 'foo' is not supported; known: gemma3, gpt-oss, lfm2, lfm2moe, llama, "
-        "mistral3, qwen2, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
-        "qwen3vlmoe");
+    expect_refusal((struct change){.arch = "foo"}, T9_STATUS_UNSUPPORTED,
+                   "architecture 'foo' is not supported; known: gemma3, gemma4, gpt-oss, lfm2, "
+                   "lfm2moe, llama, "
+                   "mistral3, qwen2, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, "
+                   "qwen3vlmoe");
     expect_ok((struct change){.arch = "qwen2"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     assert_null(l.m->layers[0].o->bias);

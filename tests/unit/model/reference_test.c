@@ -34,6 +34,25 @@ static const struct variant variants[] = {
     {"cpu", "avx512", KV_TYPE_BF16, 1e-2}, {"cpu", "avx512", KV_TYPE_Q8_0, 3e-2},
 };
 
+static bool is_gemma4(const char *name)
+{
+    return strncmp(name, "gemma4", 6) == 0;
+}
+
+/* Where queries are not divided by anything, scores of random weights are large, and a number
+ * format of keys and values leaves out more that matters; float32's own rounding shows, too. */
+static double bound_of(const char *name, const struct variant *v, bool coarse)
+{
+    if (!is_gemma4(name))
+        return coarse ? 5 * v->bound : v->bound;
+    switch (v->kv) {
+    case KV_TYPE_F32: return 2e-5;
+    case KV_TYPE_F16: return 9e-3;
+    case KV_TYPE_BF16: return 9e-2;
+    default: return 0.3;
+    }
+}
+
 /* Whether the margin of the best token is beyond four times the allowed error. */
 static bool is_clear(const float *logits, int32_t n, int32_t best, double bound)
 {
@@ -113,16 +132,17 @@ static void check_variant(const char *name, const struct fixture *x, const struc
     bool coarse =
         model_info(f.m)->n_experts > 0 && (v->kv == KV_TYPE_BF16 || v->kv == KV_TYPE_Q8_0);
     int32_t n_ties = 0;
-    double bound = coarse ? 5 * v->bound : v->bound;
+    double bound = bound_of(name, v, coarse);
     /* The reference computes a delta net's prompt in its chunked form, which rounds otherwise. */
     if (model_info(f.m)->n_recurrent > 0 && v->kv == KV_TYPE_F32)
         bound *= 2.5;
+    double tie = is_gemma4(name) ? v->bound : bound; /* scores of experts are as in other models */
     if (x->quantised && strcmp(v->backend, "ref") != 0) {
         coarse = true;
         bound = INTEGER_BOUND;
     }
     double e = coarse ? fixture_error_median(s.logits, x->logits, x->n_tokens, x->n_vocab)
-                      : error_of_clear(&s, x, margin, bound, &n_ties);
+                      : error_of_clear(&s, x, margin, tie, &n_ties);
     fwd_seq_deinit(&f, &s);
     check_greedy(&f, x, bound, &n_clear);
     print_message("%-12s %-5s %-6s %s: relative error %.3g, %d ties of experts left out, %d of %d "
@@ -262,6 +282,30 @@ static void test_lfm2moe(void **state)
     check_model("lfm2moe");
 }
 
+static void test_gemma4(void **state)
+{
+    (void)state;
+    check_model("gemma4-dense");
+}
+
+static void test_gemma4_e(void **state)
+{
+    (void)state;
+    check_model("gemma4-e");
+}
+
+static void test_gemma4_moe(void **state)
+{
+    (void)state;
+    check_model("gemma4-moe");
+}
+
+static void test_gemma4_unified(void **state)
+{
+    (void)state;
+    check_model("gemma4-unified");
+}
+
 static void test_gpt_oss(void **state)
 {
     (void)state;
@@ -361,15 +405,17 @@ int main(int argc, char **argv)
         return cmocka_run_group_tests(given, NULL, NULL);
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shapes),     cmocka_unit_test(test_quantised),
-        cmocka_unit_test(test_gemma3),     cmocka_unit_test(test_gpt_oss),
-        cmocka_unit_test(test_lfm2),       cmocka_unit_test(test_lfm2moe),
-        cmocka_unit_test(test_llama),      cmocka_unit_test(test_llama3_rope),
-        cmocka_unit_test(test_mistral),    cmocka_unit_test(test_ministral3),
-        cmocka_unit_test(test_qwen2),      cmocka_unit_test(test_qwen3),
-        cmocka_unit_test(test_qwen3moe),   cmocka_unit_test(test_qwen3vl),
-        cmocka_unit_test(test_qwen3vlmoe), cmocka_unit_test(test_media),
-        cmocka_unit_test(test_qwen35),     cmocka_unit_test(test_qwen35moe),
+        cmocka_unit_test(test_shapes),         cmocka_unit_test(test_quantised),
+        cmocka_unit_test(test_gemma3),         cmocka_unit_test(test_gemma4),
+        cmocka_unit_test(test_gemma4_e),       cmocka_unit_test(test_gemma4_moe),
+        cmocka_unit_test(test_gemma4_unified), cmocka_unit_test(test_gpt_oss),
+        cmocka_unit_test(test_lfm2),           cmocka_unit_test(test_lfm2moe),
+        cmocka_unit_test(test_llama),          cmocka_unit_test(test_llama3_rope),
+        cmocka_unit_test(test_mistral),        cmocka_unit_test(test_ministral3),
+        cmocka_unit_test(test_qwen2),          cmocka_unit_test(test_qwen3),
+        cmocka_unit_test(test_qwen3moe),       cmocka_unit_test(test_qwen3vl),
+        cmocka_unit_test(test_qwen3vlmoe),     cmocka_unit_test(test_media),
+        cmocka_unit_test(test_qwen35),         cmocka_unit_test(test_qwen35moe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
