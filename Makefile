@@ -83,8 +83,7 @@ bench: deps-build program
 
 # What takes too long for every change: the tests and oracles at their full size (T9_FULL) with the default model, models
 # of new shapes beside the reference library (where it is: tests/run/reference_seeds.py), each sanitizer over everything,
-# and an hour of fuzzing, whose corpora stay in build/fuzz for the next night. All of it runs,
-# whatever fails.
+# and an hour of fuzzing, whose corpora stay in build/fuzz for the next night. All of it runs, whatever fails.
 nightly: export T9_FULL := 1
 nightly:
 	@tools/get-deps model || echo 'nightly: no default model here; its tests are skipped'
