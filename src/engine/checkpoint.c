@@ -155,7 +155,8 @@ void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m)
     int32_t resumes = s->n_computed + m->n_tail;
     s->branch_at = m->n_common > resumes ? m->n_common : 0;
     const struct seq *p = s->wait_slot >= 0 ? &e->seqs[s->wait_slot] : NULL;
-    if (!p || !p->req || p->waits || p->req->id != s->wait_id || p->n_computed >= s->wait_at) {
+    if (!p || !p->req || p->waits || p->req->id != s->wait_id || p->n_computed >= s->wait_at ||
+        s->wait_at <= resumes) {
         find_producer(e, s, slot);
         p = s->wait_slot >= 0 ? &e->seqs[s->wait_slot] : NULL;
         s->wait_seen = 0;

@@ -208,6 +208,10 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
     LOG_INFO(
         "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
         e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
+    if (e->state_bytes > 0)
+        LOG_INFO("engine",
+                 "a sequence has a state of %llu kB beside its pages, out of the same budget",
+                 (unsigned long long)e->state_bytes / 1024);
     *out = e;
     return T9_STATUS_OK;
 }

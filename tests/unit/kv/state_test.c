@@ -138,7 +138,7 @@ static void memory_within_budget(void **state)
 {
     (void)state;
     open_pool(30 * 4096);
-    int32_t ids[30];
+    int32_t ids[31];
     for (int round = 0; round < 3; round++) {
         int32_t n = 0;
         while ((ids[n] = kv_page_alloc(pool)) >= 0) {
