@@ -2,7 +2,8 @@
  * tools/mkgguf.c - command line of tests/lib/mkgguf.h: writes a tiny random-weight model.
  *
  *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]
- *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--vocab N] [--context N]
+ *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--period N] [--ssm-heads N]
+ *          [--ssm-key-heads N] [--ssm-dim N] [--vocab N] [--context N]
  *          [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf
  */
 #include "lib/mkgguf.h"
@@ -19,6 +20,7 @@ static int usage(const char *why, const char *what)
             "usage: mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N]\n"
             "              [--head-dim N] [--ffn N] [--experts N] [--experts-used N] [--merged]\n"
             "              [--ple N] [--shared-kv N]\n"
+            "              [--period N] [--ssm-heads N] [--ssm-key-heads N] [--ssm-dim N]\n"
             "              [--vocab N] [--context N] [--quant TYPE] [--seed N] [--mix] [--untied]\n"
             "              OUT.gguf\n",
             why, what);
@@ -32,12 +34,22 @@ static bool set_number(struct mkgguf_params *p, const char *name, const char *te
         const char *name;
         uint32_t *at;
     } numbers[] = {
-        {"--width", &p->width},       {"--layers", &p->layers},
-        {"--heads", &p->heads},       {"--ffn", &p->ffn},
-        {"--kv-heads", &p->kv_heads}, {"--head-dim", &p->head_dim},
-        {"--vocab", &p->vocab},       {"--context", &p->context},
-        {"--experts", &p->experts},   {"--experts-used", &p->experts_used},
-        {"--ple", &p->ple},           {"--shared-kv", &p->shared_kv},
+        {"--width", &p->width},
+        {"--layers", &p->layers},
+        {"--heads", &p->heads},
+        {"--ffn", &p->ffn},
+        {"--kv-heads", &p->kv_heads},
+        {"--head-dim", &p->head_dim},
+        {"--vocab", &p->vocab},
+        {"--context", &p->context},
+        {"--experts", &p->experts},
+        {"--experts-used", &p->experts_used},
+        {"--period", &p->period},
+        {"--ssm-heads", &p->ssm_heads},
+        {"--ssm-key-heads", &p->ssm_key_heads},
+        {"--ssm-dim", &p->ssm_dim},
+        {"--ple", &p->ple},
+        {"--shared-kv", &p->shared_kv},
     };
     uint64_t v;
     if (!num_parse_u64(str_from(text), &v))

@@ -190,10 +190,26 @@ static bool is_lfm2(const struct mkgguf_params *p)
     return strncmp(p->arch, "lfm2", 4) == 0;
 }
 
-/* Whether layer i is a convolution: every other one, but never the last. */
-static bool is_conv(const struct mkgguf_params *p, uint32_t i)
+static bool is_next(const struct mkgguf_params *p)
 {
-    return is_lfm2(p) && i % 2 == 0 && i + 1 < p->layers;
+    return strcmp(p->arch, "qwen3next") == 0;
+}
+
+/* Has gated delta nets. */
+static bool is_delta(const struct mkgguf_params *p)
+{
+    return is_next(p) || strncmp(p->arch, "qwen35", 6) == 0;
+}
+
+static uint32_t or_else(uint32_t given, uint32_t otherwise)
+{
+    return given ? given : otherwise;
+}
+
+/* Whether layer i keeps a state: all but one of each period, but never the last. */
+static bool is_recurrent(const struct mkgguf_params *p, uint32_t i)
+{
+    return (is_lfm2(p) || is_delta(p)) && (i + 1) % or_else(p->period, 2) != 0 && i + 1 < p->layers;
 }
 
 /* Of those with experts, layers that have none: the first of lfm2moe. */
@@ -206,12 +222,17 @@ bool mkgguf_has_experts(const struct mkgguf_params *p)
 {
     if (is_gemma4(p))
         return p->experts > 0;
-    return is_gpt_oss(p) || str_has_suffix(str_from(p->arch), STR("moe"));
+    return is_gpt_oss(p) || is_next(p) || str_has_suffix(str_from(p->arch), STR("moe"));
+}
+
+static uint32_t ssm_heads(const struct mkgguf_params *p)
+{
+    return or_else(p->ssm_heads, 4);
 }
 
 static uint32_t n_experts(const struct mkgguf_params *p)
 {
-    return p->experts ? p->experts : 6;
+    return or_else(p->experts, 6);
 }
 
 /* A matrix of each expert, in gpt-oss with biases. */
@@ -247,6 +268,12 @@ static void add_experts(struct maker *m, uint32_t i, bool better)
         add_stack(m, i, "ffn_up_exps", p->width, p->ffn, false);
     }
     add_stack(m, i, "ffn_down_exps", p->ffn, p->width, better);
+    if (!is_delta(p))
+        return;
+    add_vector(m, i, "ffn_gate_inp_shexp.weight", p->width, 0);
+    add_matrix(m, i, "ffn_gate_shexp", p->width, p->ffn, false);
+    add_matrix(m, i, "ffn_up_shexp", p->width, p->ffn, false);
+    add_matrix(m, i, "ffn_down_shexp", p->ffn, p->width, better);
 }
 
 /* What gpt-oss has besides: sinks, biases, the norm before the experts by another name. */
@@ -365,6 +392,32 @@ static void add_short_conv(struct maker *m, uint32_t i)
     add_matrix(m, i, "shortconv.out_proj", width, width, false);
 }
 
+static void add_delta(struct maker *m, uint32_t i)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint64_t dim = or_else(p->ssm_dim, MKGGUF_SSM_DIM), heads = ssm_heads(p);
+    const uint64_t keys = or_else(p->ssm_key_heads, 2) * dim, values = heads * dim;
+    char name[64];
+    if (is_next(p) && p->merged) {
+        add_matrix(m, i, "ssm_in", p->width, 2 * (keys + values), false);
+    } else {
+        add_matrix(m, i, "attn_qkv", p->width, 2 * keys + values, false);
+        add_matrix(m, i, "attn_gate", p->width, values, false);
+    }
+    if (is_next(p)) {
+        add_matrix(m, i, "ssm_ba", p->width, 2 * heads, false);
+    } else {
+        add_matrix(m, i, "ssm_alpha", p->width, heads, false);
+        add_matrix(m, i, "ssm_beta", p->width, heads, false);
+    }
+    snprintf(name, sizeof name, "blk.%u.ssm_conv1d.weight", i);
+    add_tensor(m, name, DTYPE_F32, MKGGUF_SSM_TAPS, 2 * keys + values, 0, 0.6f);
+    add_vector(m, i, "ssm_a", heads, -0.6f);
+    add_vector(m, i, "ssm_dt.bias", heads, 0);
+    add_vector(m, i, "ssm_norm.weight", dim, 1);
+    add_matrix(m, i, "ssm_out", values, p->width, false);
+}
+
 static void add_attention(struct maker *m, uint32_t i)
 {
     const struct mkgguf_params *p = m->p;
@@ -372,7 +425,7 @@ static void add_attention(struct maker *m, uint32_t i)
     const uint64_t n_q = hd * p->heads;
     const uint64_t n_kv = hd * p->kv_heads;
     const bool better = i % 2 == 0;
-    add_matrix(m, i, "attn_q", p->width, n_q, false);
+    add_matrix(m, i, "attn_q", p->width, is_delta(p) ? 2 * n_q : n_q, false);
     add_matrix(m, i, "attn_k", p->width, n_kv, false);
     add_matrix(m, i, "attn_v", p->width, n_kv, better);
     add_matrix(m, i, "attn_output", n_q, p->width, false);
@@ -398,12 +451,15 @@ static void add_layer(struct maker *m, uint32_t i)
     const struct mkgguf_params *p = m->p;
     const bool better = i % 2 == 0;
     add_vector(m, i, "attn_norm.weight", p->width, 1);
-    if (is_conv(p, i))
+    if (!is_recurrent(p, i))
+        add_attention(m, i);
+    else if (is_lfm2(p))
         add_short_conv(m, i);
     else
-        add_attention(m, i);
+        add_delta(m, i);
     if (!is_gpt_oss(p))
-        add_vector(m, i, "ffn_norm.weight", p->width, 1);
+        add_vector(m, i, is_delta(p) ? "post_attention_norm.weight" : "ffn_norm.weight", p->width,
+                   1);
     if (mkgguf_has_experts(p) && !is_dense(p, i)) {
         add_experts(m, i, better);
         return;
@@ -609,7 +665,7 @@ static void add_lfm2_keys(struct maker *m)
         return;
     }
     for (uint32_t i = 0; i < p->layers; i++)
-        n[i] = is_conv(p, i) ? 0 : p->kv_heads;
+        n[i] = is_recurrent(p, i) ? 0 : p->kv_heads;
     snprintf(key, sizeof key, "%s.attention.head_count_kv", p->arch);
     gw_arr(&m->w, key, GGUF_TYPE_U32, n, p->layers);
     arch_u32(m, "shortconv.l_cache", MKGGUF_TAPS);
@@ -654,6 +710,43 @@ static void add_gemma4_keys(struct maker *m, uint32_t hd)
     arch_f32(m, "final_logit_softcapping", 30);
 }
 
+/* How many pairs turn by each of three positions, of so many dimensions. */
+static void add_sections(struct maker *m, uint32_t n_rot)
+{
+    int32_t half = (int32_t)n_rot / 2, third = half / 3;
+    int32_t sections[] = {half - 2 * third, third, third, 0};
+    char key[96];
+    snprintf(key, sizeof key, "%s.rope.dimension_sections", m->p->arch);
+    gw_arr(&m->w, key, GGUF_TYPE_I32, sections, 4);
+}
+
+static void add_delta_keys(struct maker *m, uint32_t n_rot)
+{
+    const struct mkgguf_params *p = m->p;
+    const uint32_t dim = or_else(p->ssm_dim, MKGGUF_SSM_DIM), heads = ssm_heads(p);
+    char key[96];
+    bool *recurrent = arena_calloc(&m->arena, p->layers, sizeof *recurrent);
+    if (!recurrent) {
+        make_fail(m, T9_STATUS_NOMEM, "out of memory for the keys");
+        return;
+    }
+    for (uint32_t i = 0; i < p->layers; i++)
+        recurrent[i] = is_recurrent(p, i);
+    arch_u32(m, "ssm.conv_kernel", MKGGUF_SSM_TAPS);
+    arch_u32(m, "ssm.state_size", dim);
+    arch_u32(m, "ssm.group_count", or_else(p->ssm_key_heads, 2));
+    arch_u32(m, "ssm.time_step_rank", heads);
+    arch_u32(m, "ssm.inner_size", heads * dim);
+    arch_u32(m, "full_attention_interval", or_else(p->period, 2));
+    snprintf(key, sizeof key, "%s.attention.recurrent_layers", p->arch);
+    if (p->layers % or_else(p->period, 2) != 0)
+        gw_arr(&m->w, key, GGUF_TYPE_BOOL, recurrent, p->layers);
+    if (!is_next(p))
+        add_sections(m, n_rot);
+    if (mkgguf_has_experts(p))
+        arch_u32(m, "expert_shared_feed_forward_length", p->ffn);
+}
+
 static void add_keys(struct maker *m)
 {
     const struct mkgguf_params *p = m->p;
@@ -681,7 +774,8 @@ static void add_keys(struct maker *m)
         arch_u32(m, "attention.head_count_kv", p->kv_heads);
     arch_u32(m, "attention.key_length", hd);
     arch_u32(m, "attention.value_length", hd);
-    arch_u32(m, "rope.dimension_count", hd);
+    const uint32_t n_rot = is_delta(p) ? hd / 4 * 2 : hd;
+    arch_u32(m, "rope.dimension_count", n_rot);
     arch_u32(m, "vocab_size", p->vocab);
     arch_f32(m, "rope.freq_base", 10000);
     arch_f32(m, "attention.layer_norm_rms_epsilon", 1e-5f);
@@ -692,7 +786,7 @@ static void add_keys(struct maker *m)
     }
     if (mkgguf_has_experts(p)) {
         arch_u32(m, "expert_count", n_experts(p));
-        arch_u32(m, "expert_used_count", p->experts_used ? p->experts_used : 2);
+        arch_u32(m, "expert_used_count", or_else(p->experts_used, 2));
         arch_u32(m, "expert_feed_forward_length", p->ffn);
     }
     if (is_gpt_oss(p)) {
@@ -701,12 +795,10 @@ static void add_keys(struct maker *m)
         arch_f32(m, "rope.scaling.factor", 8);
         arch_u32(m, "rope.scaling.original_context_length", 256);
     }
+    if (is_delta(p))
+        add_delta_keys(m, n_rot);
     if (strncmp(p->arch, "qwen3vl", 7) == 0) {
-        int32_t half = (int32_t)hd / 2, third = half / 3,
-                sections[] = {half - 2 * third, third, third, 0};
-        char key[96];
-        snprintf(key, sizeof key, "%s.rope.dimension_sections", p->arch);
-        gw_arr(&m->w, key, GGUF_TYPE_I32, sections, 4);
+        add_sections(m, hd);
         arch_u32(m, "n_deepstack_layers", 1);
     }
     if (strcmp(p->arch, "mistral3") == 0) {
@@ -718,18 +810,18 @@ static void add_keys(struct maker *m)
 static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
 {
     const uint32_t hd = p->head_dim || p->heads < 1 ? p->head_dim : p->width / p->heads;
-    static const char *const archs[] = {"gemma3",  "gemma4",   "gpt-oss",  "lfm2",
-                                        "lfm2moe", "llama",    "mistral3", "qwen2",
-                                        "qwen3",   "qwen3moe", "qwen3vl",  "qwen3vlmoe"};
+    static const char *const archs[] = {
+        "gemma3", "gemma4", "gpt-oss",   "lfm2",     "lfm2moe",   "llama",   "mistral3",  "qwen2",
+        "qwen3",  "qwen35", "qwen35moe", "qwen3moe", "qwen3next", "qwen3vl", "qwen3vlmoe"};
     bool known = false;
     for (size_t i = 0; i < T9_COUNT(archs); i++)
         known = known || strcmp(p->arch, archs[i]) == 0;
     if (!known)
-        return t9_fail(
-            err, T9_STATUS_INVALID,
-            "arch %s is not gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, "
-            "qwen3, qwen3moe, qwen3vl or qwen3vlmoe",
-            p->arch);
+        return t9_fail(err, T9_STATUS_INVALID,
+                       "arch %s is not gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, "
+                       "qwen2, qwen3, qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl or "
+                       "qwen3vlmoe",
+                       p->arch);
     if (p->vocab < 256 + MKGGUF_N_SPECIAL || p->vocab > VOCAB_MAX)
         return t9_fail(err, T9_STATUS_INVALID, "vocab %u is not within %d to %d", p->vocab,
                        256 + MKGGUF_N_SPECIAL, VOCAB_MAX);
@@ -744,6 +836,9 @@ static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
         return t9_fail(err, T9_STATUS_INVALID, "experts out of range, or merged in gpt-oss");
     if (is_gemma4(p) && (hd % 4 != 0 || p->shared_kv + 2 > p->layers + (p->shared_kv == 0)))
         return t9_fail(err, T9_STATUS_INVALID, "head size no multiple of 4, or all layers share");
+    if (p->period > 1024 || p->ssm_dim > 256 || p->ssm_heads > 1024 || p->ssm_key_heads > 1024 ||
+        ssm_heads(p) % or_else(p->ssm_key_heads, 2) != 0)
+        return t9_fail(err, T9_STATUS_INVALID, "a period or heads of the delta net out of range");
     const struct dtype_info *info = gguf_dtype_get(p->dtype);
     if (!info || info->removed)
         return t9_fail(err, T9_STATUS_INVALID, "type %u is unknown", p->dtype);

@@ -12,13 +12,16 @@
 
 struct mkgguf_params {
     const char *arch; /* gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3,
-                         qwen3moe, qwen3vl, qwen3vlmoe */
+                         qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
     uint32_t head_dim;              /* 0 = width / heads */
     uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2, but in
                                        gemma4, where 0 = none */
     uint32_t ple, shared_kv;        /* gemma4: per-layer inputs, layers without keys of their own */
-    bool merged;    /* their gate and up in one tensor (no biases of gate and up: not gpt-oss) */
+    bool merged;     /* their gate and up in one tensor (no biases of gate and up: not gpt-oss); in
+                        qwen3next also a delta net's q, k, v and z */
+    uint32_t period; /* of recurrent layers, but of each the last; 0 = 2 */
+    uint32_t ssm_heads, ssm_key_heads, ssm_dim; /* of a delta net; 0 = 4, 2, MKGGUF_SSM_DIM */
     uint32_t dtype; /* of the matrices; rows that do not fill its blocks fall back as in the field:
                        Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,
                        IQ to IQ4_NL, F16 when 32 does not divide either */
@@ -53,9 +56,12 @@ struct mkgguf_params {
 /* mistral3: queries grow after every so many positions. */
 #define MKGGUF_TEMPERATURE_EVERY 16
 
-/* lfm2, lfm2moe: every other layer but the last is a convolution of so many taps; of two layers or
- * more the first has no experts. */
+/* lfm2, lfm2moe: recurrent layers are a convolution of so many taps; of two layers or more the
+ * first has no experts. */
 #define MKGGUF_TAPS 3
+/* qwen35, qwen35moe, qwen3next: the same of a delta net's; dimensions of its keys and values. */
+#define MKGGUF_SSM_TAPS 4
+#define MKGGUF_SSM_DIM  64
 
 bool mkgguf_has_experts(const struct mkgguf_params *params);
 /* INVALID for parameters that make no model, IO when the file cannot be written. */
