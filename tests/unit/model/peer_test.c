@@ -1,9 +1,9 @@
 /*
  * Logits of the tiny models that another engine made and scored (the fixtures folder models-peer),
  * to 1e-4. Its files have the keys that it writes for every model, whatever they say, and random
- * factors of products (`*.scale`), of which it applies those of attention; a file that has such
- * factors is refused here. So the test writes what the reference computed: those factors are in the
- * weights, the others and the foreign keys are gone.
+ * factors of products (`*.scale`), of which it applies some, and tensors that it does not read; a
+ * file that has such is refused here. So the test writes what the reference computed: those factors
+ * are in the weights, the others, these tensors and the foreign keys are gone.
  */
 #include "lib/forward.h"
 #include "lib/gguf_writer.h"
@@ -52,30 +52,42 @@ static float *values_of(const struct gguf *g, const struct gguf_tensor *t)
     return v;
 }
 
-static void copy_tensor(struct gguf_writer *w, const struct gguf *g, const struct gguf_tensor *t)
+/* Ends of names: products whose factors the reference applies, tensors that it does not read. */
+struct peer {
+    const char *scaled[8], *unread[7];
+};
+
+static const struct peer lfm2 = {
+    {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight"},
+    {".scale", ".input_scale"}};
+static const struct peer qwen3next = {
+    {"attn_q.weight", "attn_k.weight", "attn_v.weight", "attn_output.weight", "_shexp.weight",
+     "_exps.weight"},
+    {".scale", ".input_scale", "attn_q.bias", "attn_k.bias", "attn_v.bias", "ssm_in.weight"}};
+
+static void copy_tensor(struct gguf_writer *w, const struct gguf *g, const struct gguf_tensor *t,
+                        const struct peer *p)
 {
-    static const char *const scaled[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight",
-                                         "attn_output.weight", NULL};
-    static const char *const factors[] = {".scale", ".input_scale", NULL};
     char name[128], scale_name[128];
-    if (has_end(t->name, factors))
+    if (has_end(t->name, p->unread))
         return;
     snprintf(name, sizeof(name), STR_FMT, STR_ARG(t->name));
     float *v = values_of(g, t);
     snprintf(scale_name, sizeof(scale_name), "%.*s.scale", (int)(t->name.n - strlen(".weight")),
              name);
     const struct gguf_tensor *s = gguf_tensor_find(g, scale_name);
-    if (s && has_end(t->name, scaled)) {
-        float *scale = values_of(g, s);
-        for (size_t i = 0; i < t->size_bytes / sizeof(float); i++)
-            v[i] *= scale[0];
+    if (s && has_end(t->name, p->scaled)) {
+        float *scale = values_of(g, s); /* one, or one of each expert */
+        size_t n = t->size_bytes / sizeof(float), n_scales = s->size_bytes / sizeof(float);
+        for (size_t i = 0; i < n; i++)
+            v[i] *= scale[i / (n / n_scales)];
         mem_free(scale);
     }
     gw_tensor(w, name, t->dtype, t->n_dims, t->ne, v, t->size_bytes);
     mem_free(v);
 }
 
-static void write_meant(const char *from, const char *to)
+static void write_meant(const char *from, const char *to, const struct peer *p)
 {
     struct gguf *g = NULL;
     struct gguf_writer w;
@@ -86,7 +98,7 @@ static void write_meant(const char *from, const char *to)
     for (uint64_t i = 0; i < gguf_kv_count(g); i++)
         copy_key(&w, gguf_kv_at(g, i));
     for (uint64_t i = 0; i < gguf_tensor_count(g); i++)
-        copy_tensor(&w, g, gguf_tensor_at(g, i));
+        copy_tensor(&w, g, gguf_tensor_at(g, i), p);
     assert_int_equal(gw_write(&w, to, &err), T9_STATUS_OK);
     gw_deinit(&w);
     gguf_close(g);
@@ -114,7 +126,7 @@ static void check_backend(const struct fixture *x, const char *path, const char 
     fwd_close(&f);
 }
 
-static void check_peer(const char *name)
+static void check_peer(const char *name, const struct peer *p)
 {
     static const char *const backends[] = {"ref", "canon", "cpu"};
     char folder[64], dir[64], path[128];
@@ -130,7 +142,7 @@ static void check_peer(const char *name)
         fail_msg("%s", err.msg);
     test_tmpdir(dir);
     snprintf(path, sizeof(path), "%s/model.gguf", dir);
-    write_meant(x.path, path);
+    write_meant(x.path, path, p);
     for (size_t i = 0; i < T9_COUNT(backends); i++)
         check_backend(&x, path, backends[i]);
     (void)unlink(path);
@@ -141,13 +153,19 @@ static void check_peer(const char *name)
 static void test_lfm2(void **state)
 {
     (void)state;
-    check_peer("lfm2-dense");
+    check_peer("lfm2-dense", &lfm2);
 }
 
 static void test_lfm2moe(void **state)
 {
     (void)state;
-    check_peer("lfm2moe-moe");
+    check_peer("lfm2moe-moe", &lfm2);
+}
+
+static void test_qwen3next(void **state)
+{
+    (void)state;
+    check_peer("qwen3next-moe", &qwen3next);
 }
 
 int main(void)
@@ -155,6 +173,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lfm2),
         cmocka_unit_test(test_lfm2moe),
+        cmocka_unit_test(test_qwen3next),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
