@@ -3,7 +3,7 @@
  *
  *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]
  *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--period N] [--ssm-heads N]
- *          [--ssm-key-heads N] [--ssm-dim N] [--vocab N] [--context N]
+ *          [--ssm-key-heads N] [--ssm-dim N] [--ple N] [--shared-kv N] [--vocab N] [--context N]
  *          [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf
  */
 #include "lib/mkgguf.h"
