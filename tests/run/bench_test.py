@@ -155,7 +155,8 @@ class Table(unittest.TestCase):
 
 class AgentRules(unittest.TestCase):
     def problems(self, *turns):
-        return agents.check_run({"system_tokens": 1000, "turns": list(turns)})
+        return agents.check_run({"system_tokens": 1000, "turns": list(turns),
+                                 "keeps_states": False})
 
     def test_good(self):
         self.assertEqual(self.problems(turn(0, 0, 1050, 1050), turn(1, 0, 1050, 82),
@@ -167,6 +168,18 @@ class AgentRules(unittest.TestCase):
 
     def test_later_turn_over_a_page(self):
         self.assertEqual(len(self.problems(turn(0, 0, 1050, 1050), turn(0, 1, 1150, 133))), 1)
+
+    def test_kept_states_lie_so_near(self):
+        run = {"system_tokens": 40000, "turns": [turn(0, 0, 40050, 40050), turn(1, 0, 40050, 2082)],
+               "keeps_states": True}
+        self.assertEqual(agents.check_run(run), [])
+        run["turns"][1] = turn(1, 0, 40050, 2083)
+        self.assertEqual(len(agents.check_run(run)), 2)
+        run["system_tokens"] = 1000
+        run["turns"] = [turn(0, 0, 2050, 2050), turn(1, 0, 2050, 2106), turn(2, 0, 2050, 2106)]
+        self.assertEqual(agents.check_run(run), [])
+        run["turns"][1:] = [turn(1, 0, 2050, 2107), turn(2, 0, 2050, 2107)]
+        self.assertEqual(len(agents.check_run(run)), 2)
 
     def test_nothing_computed_cannot_be(self):
         self.assertEqual(len(self.problems(turn(0, 0, 1050, 0))), 1)
