@@ -3,8 +3,7 @@
  *
  * engine.c is what other threads call; loop.c is the engine thread and its steps, queue.c who
  * waits and who starts, seq.c the slots and their pages, checkpoint.c where states of hybrid models
- * are kept, state.c the snapshot. Each field of struct
- * engine says who writes it.
+ * are kept, state.c the snapshot. Each field of struct engine says who writes it.
  */
 #ifndef T9_ENGINE_INTERNAL_H
 #define T9_ENGINE_INTERNAL_H

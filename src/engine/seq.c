@@ -172,8 +172,6 @@ static void start_clocks(struct engine *e, struct seq *s, uint64_t now_ns)
     loop_set_clock(&r->clocks.admitted, now_ns);
 }
 
-static void preempt(struct engine *e, int32_t slot);
-
 /* A state of its own, and a page for the tail of the match; false when one of them cannot be had.
  */
 static bool take_room(struct engine *e, struct seq *s, const struct kv_match *m, int32_t *page)

@@ -94,6 +94,21 @@ static t9_status same_in_all_layers(struct reader *r, const char *suffix, const 
     return in_range(r->key, first, 1, max, err);
 }
 
+/* A flag of each layer: the file's list, whose key was made last, or false for the last of each
+ * period and true for the others. */
+static t9_status read_flags(struct reader *r, const struct hparams *hp, bool listed,
+                            uint32_t period, bool *out, struct t9_err *err)
+{
+    for (int32_t il = 0; il < hp->n_layers; il++) {
+        uint32_t v = ((uint32_t)il + 1) % period != 0;
+        if (listed)
+            T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &v, err));
+        T9_TRY(in_range(r->key, v, 0, 1, err));
+        out[il] = v != 0;
+    }
+    return T9_STATUS_OK;
+}
+
 /* By a period or a list, and behind the layers a draft head. */
 static t9_status read_delta_layers(struct reader *r, struct hparams *hp, struct t9_err *err)
 {
@@ -107,14 +122,7 @@ static t9_status read_delta_layers(struct reader *r, struct hparams *hp, struct 
     bool listed = gguf_kv_find(r->g, key(r, "attention.recurrent_layers")) != NULL;
     if (!listed)
         (void)key(r, "full_attention_interval");
-    for (int32_t il = 0; il < hp->n_layers; il++) {
-        uint32_t recurrent = ((uint32_t)il + 1) % period != 0;
-        if (listed)
-            T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &recurrent, err));
-        T9_TRY(in_range(r->key, recurrent, 0, 1, err));
-        hp->recurrent[il] = recurrent != 0;
-    }
-    return T9_STATUS_OK;
+    return read_flags(r, hp, listed, period, hp->recurrent, err);
 }
 
 /* By "attention.head_count_kv": layers without KV heads. */
@@ -204,6 +212,20 @@ static t9_status refuse_foreign(struct reader *r, const struct model *m, struct 
     return T9_STATUS_OK;
 }
 
+/* The size of a head, where the file says one: its keys and values are equally long. */
+static t9_status read_head_dim(struct reader *r, const char *key_suffix, const char *value_suffix,
+                               uint32_t *k, struct t9_err *err)
+{
+    T9_TRY(opt_u32(r, key_suffix, k, err));
+    T9_TRY(in_range(r->key, *k, 2, KV_HEAD_DIM_MAX, err));
+    uint32_t v = *k;
+    T9_TRY(opt_u32(r, value_suffix, &v, err));
+    if (v != *k)
+        return t9_fail(err, T9_STATUS_UNSUPPORTED,
+                       "%s = %" PRIu32 " differs from the key length %" PRIu32, r->key, v, *k);
+    return T9_STATUS_OK;
+}
+
 static t9_status read_heads(struct reader *r, const struct arch *arch, struct hparams *hp,
                             struct t9_err *err)
 {
@@ -216,19 +238,13 @@ static t9_status read_heads(struct reader *r, const struct arch *arch, struct hp
     if (hp->n_head % hp->n_head_kv != 0)
         return t9_fail(err, T9_STATUS_CORRUPT, "%d heads are no multiple of %d KV heads",
                        hp->n_head, hp->n_head_kv);
-    uint32_t k = (uint32_t)(hp->n_embd / hp->n_head), v;
+    uint32_t k = (uint32_t)(hp->n_embd / hp->n_head);
     bool given = gguf_kv_find(r->g, key(r, "attention.key_length")) != NULL;
     if (!given && hp->n_embd % hp->n_head != 0)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "width %d is no multiple of %d heads and %s is missing", hp->n_embd,
                        hp->n_head, r->key);
-    T9_TRY(opt_u32(r, "attention.key_length", &k, err));
-    T9_TRY(in_range(key(r, "attention.key_length"), k, 2, KV_HEAD_DIM_MAX, err));
-    v = k;
-    T9_TRY(opt_u32(r, "attention.value_length", &v, err));
-    if (v != k)
-        return t9_fail(err, T9_STATUS_UNSUPPORTED,
-                       "%s = %" PRIu32 " differs from the key length %" PRIu32, r->key, v, k);
+    T9_TRY(read_head_dim(r, "attention.key_length", "attention.value_length", &k, err));
     hp->head_dim = (int32_t)k;
     hp->attn_scale = (float)(1 / sqrt((double)hp->head_dim));
     T9_TRY(opt_f32(r, "attention.scale", &hp->attn_scale, err));
@@ -523,14 +539,7 @@ static t9_status read_pattern(struct reader *r, struct hparams *hp, uint32_t per
         T9_TRY(gguf_get_u32(r->g, r->key, &period, err));
         T9_TRY(in_range(r->key, period, 1, LAYERS_MAX, err));
     }
-    for (int32_t il = 0; il < hp->n_layers; il++) {
-        uint32_t slides = ((uint32_t)il + 1) % period != 0;
-        if (listed)
-            T9_TRY(gguf_get_u32_at(r->g, r->key, (uint64_t)il, &slides, err));
-        T9_TRY(in_range(r->key, slides, 0, 1, err));
-        hp->sliding[il] = slides != 0;
-    }
-    return T9_STATUS_OK;
+    return read_flags(r, hp, listed, period, hp->sliding, err);
 }
 
 t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period,
@@ -554,17 +563,15 @@ t9_status hparams_sliding_heads(struct model *m, const struct gguf *g, struct t9
     struct reader r = {.g = g, .arch = m->arch->name};
     struct hparams *hp = &m->hp;
     uint32_t k = (uint32_t)hp->head_dim;
-    T9_TRY(opt_u32(&r, "attention.key_length_swa", &k, err));
-    T9_TRY(in_range(r.key, k, 2, KV_HEAD_DIM_MAX, err));
-    uint32_t v = k, n_rot = k;
-    T9_TRY(opt_u32(&r, "attention.value_length_swa", &v, err));
-    if (v != k)
-        return t9_fail(err, T9_STATUS_UNSUPPORTED,
-                       "%s = %" PRIu32 " differs from the key length %" PRIu32, r.key, v, k);
+    T9_TRY(read_head_dim(&r, "attention.key_length_swa", "attention.value_length_swa", &k, err));
+    uint32_t n_rot = k;
     T9_TRY(opt_u32(&r, "rope.dimension_count_swa", &n_rot, err));
     if (n_rot != k)
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
                        "%s is %" PRIu32 ", the head's %" PRIu32 " is wanted", r.key, n_rot, k);
+    if (k % 2 != 0)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s of %" PRIu32 " rotated dimensions: odd",
+                       r.key, k);
     hp->head_dim_sliding = (int32_t)k;
     hp->rope_sliding.n_rot = (int32_t)k;
     return T9_STATUS_OK;
