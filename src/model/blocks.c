@@ -253,7 +253,10 @@ void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b)
     struct trunk t = block_begin(cx, m, b);
     for (int32_t il = 0; il < m->hp.n_layers; il++) {
         cx->layer = (int16_t)il;
-        block_attention(cx, m, b, il, &t);
+        if (m->hp.recurrent[il])
+            m->arch->recurrent(cx, m, b, il, &t);
+        else
+            block_attention(cx, m, b, il, &t);
         block_ffn(cx, m, b, il, &t);
         if (il < b->n_deepstack)
             op_add_rows(cx, t.x, row_ptr(b->deepstack + (size_t)il * (size_t)b->n_rows, b));

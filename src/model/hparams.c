@@ -570,8 +570,8 @@ t9_status hparams_sliding_heads(struct model *m, const struct gguf *g, struct t9
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
                        "%s is %" PRIu32 ", the head's %" PRIu32 " is wanted", r.key, n_rot, k);
     if (k % 2 != 0)
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s of %" PRIu32 " rotated dimensions: odd",
-                       r.key, k);
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s of %" PRIu32 " rotated dimensions: odd", r.key,
+                       k);
     hp->head_dim_sliding = (int32_t)k;
     hp->rope_sliding.n_rot = (int32_t)k;
     return T9_STATUS_OK;

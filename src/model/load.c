@@ -74,7 +74,7 @@ static t9_status read_memory(void *ctx, uint64_t off, void *dst, size_t n, struc
 enum { N_MADE = 5 };
 
 /* A slot of m->weights. The capacity covers what is made and two parts of every tensor. Of those
- * that are bound in more, qwen3next's ssm_in in four, a layer has one beside several of one part. */
+ * that are bound in more (qwen3next's ssm_in in four) a layer has one, beside several of one. */
 static struct weight *weight_slot(struct model *m)
 {
     return m->n_weights < m->weights_cap ? &m->weights[m->n_weights] : NULL;

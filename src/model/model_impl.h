@@ -173,6 +173,8 @@ typedef enum hybrid_kind {
     HYBRID_DELTA, /* all but each "full_attention_interval"th, or "attention.recurrent_layers" */
 } hybrid_kind;
 
+struct trunk;
+
 struct arch {
     const char *name;
     /* Keys that most architectures refuse and this one reads; NULL-terminated, NULL: none. */
@@ -183,6 +185,9 @@ struct arch {
     hybrid_kind hybrid;
     /* Tensors of a layer; NULL: bind_block. Takes layer_new_kv or another layer's kv_layer. */
     t9_status (*bind)(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
+    /* In place of attention in layers that keep a state; not NULL where hybrid is not NONE. */
+    void (*recurrent)(struct cx *cx, const struct model *m, const struct batch *b, int32_t il,
+                      const struct trunk *t);
     /* Submits the ops of a batch; NULL: blocks_forward. */
     void (*forward)(const struct model *m, struct cx *cx, const struct batch *b);
 };
@@ -320,8 +325,8 @@ void block_experts(struct cx *cx, const struct model *m, const struct layer *l,
                    struct view router_in, struct view h, struct view dst, bool accumulate);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
-/* All of it: begin, attention, feed-forward and deep-stack inputs of each layer, head. Submits the
- * ops of a batch; failures stick in cx. */
+/* All of it: begin, attention or `recurrent`, feed-forward and deep-stack inputs of each layer, head.
+ * Submits the ops of a batch; failures stick in cx. */
 void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b);
 
 #endif

@@ -64,21 +64,6 @@ static void short_conv(struct cx *cx, const struct model *m, const struct batch 
     cx_release(cx, mark);
 }
 
-static void forward(const struct model *m, struct cx *cx, const struct batch *b)
-{
-    struct trunk t = block_begin(cx, m, b);
-    for (int32_t il = 0; il < m->hp.n_layers; il++) {
-        cx->layer = (int16_t)il;
-        if (m->hp.recurrent[il])
-            short_conv(cx, m, b, il, &t);
-        else
-            block_attention(cx, m, b, il, &t);
-        block_ffn(cx, m, b, il, &t);
-    }
-    cx->layer = -1;
-    block_head(cx, m, b, &t);
-}
-
 static const char *const moe_keys[] = {"expert_count", NULL};
 
 #define SPEC                                                                                       \
@@ -87,7 +72,7 @@ static const char *const moe_keys[] = {"expert_count", NULL};
                .qk_norm = true,                                                                    \
                .sigmoid_router = true,                                                             \
                .output_norm = "token_embd_norm.weight"},                                           \
-    .hybrid = HYBRID_CONV, .bind = bind, .forward = forward
+    .hybrid = HYBRID_CONV, .bind = bind, .recurrent = short_conv
 
 const struct arch arch_lfm2 = {.name = "lfm2", .hparams = hparams_dense, SPEC};
 const struct arch arch_lfm2moe = {

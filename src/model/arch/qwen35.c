@@ -25,19 +25,18 @@ static t9_status hparams_dense(struct model *m, const struct gguf *g, struct t9_
     return hparams_sections(m, g, err);
 }
 
-static t9_status hparams_moe(struct model *m, const struct gguf *g, struct t9_err *err)
-{
-    T9_TRY(hparams_dense(m, g, err));
-    T9_TRY(hparams_experts(m, g, err));
-    return hparams_shared_expert(m, g, err);
-}
-
 static t9_status hparams_next(struct model *m, const struct gguf *g, struct t9_err *err)
 {
     T9_TRY(hparams_read(m, g, true, err));
     T9_TRY(hparams_delta(m, g, err));
     T9_TRY(hparams_experts(m, g, err));
     return hparams_shared_expert(m, g, err);
+}
+
+static t9_status hparams_moe(struct model *m, const struct gguf *g, struct t9_err *err)
+{
+    T9_TRY(hparams_next(m, g, err));
+    return hparams_sections(m, g, err);
 }
 
 /* q, k, v and z, which old files of qwen3next have as one matrix: a key head's q and k, then v and
@@ -161,26 +160,11 @@ static void delta(struct cx *cx, const struct model *m, const struct batch *b, i
     cx_release(cx, mark);
 }
 
-static void forward(const struct model *m, struct cx *cx, const struct batch *b)
-{
-    struct trunk t = block_begin(cx, m, b);
-    for (int32_t il = 0; il < m->hp.n_layers; il++) {
-        cx->layer = (int16_t)il;
-        if (m->hp.recurrent[il])
-            delta(cx, m, b, il, &t);
-        else
-            block_attention(cx, m, b, il, &t);
-        block_ffn(cx, m, b, il, &t);
-    }
-    cx->layer = -1;
-    block_head(cx, m, b, &t);
-}
-
 static const char *const dense_keys[] = {"nextn_predict_layers", NULL};
 static const char *const moe_keys[] = {"expert_count", "nextn_predict_layers", NULL};
 
 #define SPEC(with_experts)                                                                         \
-    .hybrid = HYBRID_DELTA, .bind = bind, .forward = forward,                                      \
+    .hybrid = HYBRID_DELTA, .bind = bind, .recurrent = delta,                                      \
     .blocks = {.qkv_bias = BIND_NO_BIAS,                                                           \
                .other_bias = BIND_NO_BIAS,                                                         \
                .qk_norm = true,                                                                    \
