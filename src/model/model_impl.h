@@ -325,8 +325,8 @@ void block_experts(struct cx *cx, const struct model *m, const struct layer *l,
                    struct view router_in, struct view h, struct view dst, bool accumulate);
 /* Final norm and head of the rows in b->out_row. */
 void block_head(struct cx *cx, const struct model *m, const struct batch *b, const struct trunk *t);
-/* All of it: begin, attention or `recurrent`, feed-forward and deep-stack inputs of each layer, head.
- * Submits the ops of a batch; failures stick in cx. */
+/* All of it: begin, attention (or arch->recurrent), feed-forward and deep-stack inputs of each
+ * layer, head. Submits the ops of a batch; failures stick in cx. */
 void blocks_forward(const struct model *m, struct cx *cx, const struct batch *b);
 
 #endif
