@@ -55,8 +55,9 @@ static inline void canon_act_scale(uint32_t amax_bits, float *d, float *inv)
 /* Whether op_matmul and op_embed_rows have a path for weights of this gguf dtype. */
 bool canon_dtype_supported(uint32_t dtype);
 
-/* sum of x^2 over n values in 16 virtual lanes and the fixed tree; 1 / sqrt(its mean + eps). */
-float canon_sum_squares(const float *x, int32_t n);
+/* sum of a * b over n values in 16 virtual lanes and the fixed tree. */
+float canon_dot(const float *a, const float *b, int32_t n);
+/* 1 / sqrt(mean of x^2 + eps) by that sum. */
 float canon_rms_inv(const float *x, int32_t n, float eps);
 void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps);
 

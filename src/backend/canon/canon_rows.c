@@ -42,11 +42,11 @@ void canon_gather_rows(const struct op *op, struct be_task *t)
                (size_t)dst->cols * sizeof(float));
 }
 
-float canon_sum_squares(const float *x, int32_t n)
+float canon_dot(const float *a, const float *b, int32_t n)
 {
     float lane[CANON_LANES] = {0};
     for (int32_t i = 0; i < n; i++)
-        lane[i % CANON_LANES] = fmaf(x[i], x[i], lane[i % CANON_LANES]);
+        lane[i % CANON_LANES] = fmaf(a[i], b[i], lane[i % CANON_LANES]);
     for (int half = CANON_LANES / 2; half > 0; half /= 2) {
         for (int i = 0; i < half; i++)
             lane[i] += lane[i + half];
@@ -56,7 +56,7 @@ float canon_sum_squares(const float *x, int32_t n)
 
 float canon_rms_inv(const float *x, int32_t n, float eps)
 {
-    return 1.0f / sqrtf(canon_sum_squares(x, n) / (float)n + eps);
+    return 1.0f / sqrtf(canon_dot(x, x, n) / (float)n + eps);
 }
 
 void canon_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, float eps)

@@ -59,7 +59,7 @@ void canon_conv_state(const struct op *op, struct be_task *t)
 
 static void l2_norm(float *x, int32_t n, float eps, float scale)
 {
-    float inv = 1.0f / sqrtf(canon_sum_squares(x, n) + eps) * scale;
+    float inv = 1.0f / sqrtf(canon_dot(x, x, n) + eps) * scale;
     for (int32_t i = 0; i < n; i++)
         x[i] *= inv;
 }
@@ -99,19 +99,6 @@ void canon_delta_prepare(const struct op *op, struct be_task *t)
     canon_delta_prepare_by(op, t, l2_norm);
 }
 
-/* sum of a * b over n values, a multiple of the lanes. */
-static float dot(const float *a, const float *b, int32_t n)
-{
-    float lane[CANON_LANES] = {0};
-    for (int32_t i = 0; i < n; i++)
-        lane[i % CANON_LANES] = fmaf(a[i], b[i], lane[i % CANON_LANES]);
-    for (int half = CANON_LANES / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++)
-            lane[i] += lane[i + half];
-    }
-    return lane[0];
-}
-
 /* One column. Lanes beyond the keys' dimensions are zeros that take part. */
 static void walk_column(const struct delta_walk *w, int32_t col)
 {
@@ -126,14 +113,14 @@ static void walk_column(const struct delta_walk *w, int32_t col)
         memset(s, 0, sizeof(s));
         memcpy(s, own, used);
         memcpy(k, r->k + at, used);
-        float u = beta * fmaf(-decay, dot(s, k, n), r->v[at + (size_t)col]);
+        float u = beta * fmaf(-decay, canon_dot(s, k, n), r->v[at + (size_t)col]);
         for (int32_t i = 0; i < n; i++)
             s[i] = fmaf(k[i], u, decay * s[i]);
         memcpy(own, s, used);
         if (!r->q)
             continue;
         memcpy(q, r->q + at, used);
-        w->o[(size_t)t * w->o_stride + (size_t)col] = dot(s, q, n);
+        w->o[(size_t)t * w->o_stride + (size_t)col] = canon_dot(s, q, n);
     }
 }
 

@@ -53,17 +53,12 @@ static void rope_angles(const struct op *op, struct be_task *t)
     }
 }
 
-static float sigmoid(float x)
-{
-    return 1.0f / (1.0f + expf(-x));
-}
-
 static float act(act_kind kind, float x)
 {
     if (kind == ACT_NONE)
         return x;
     if (kind == ACT_SIGMOID)
-        return sigmoid(x);
+        return ref_sigmoid(x);
     if (kind == ACT_SILU)
         return x / (1.0f + expf(-x));
     float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x); /* sqrt(2 / pi) */
@@ -74,7 +69,7 @@ static float act(act_kind kind, float x)
 static float swiglu_clamped(float gate, float up)
 {
     float g = gate > 7 ? 7 : gate, u = up > 7 ? 7 : up < -7 ? -7 : up;
-    return g * sigmoid(1.702f * g) * (u + 1);
+    return g * ref_sigmoid(1.702f * g) * (u + 1);
 }
 
 static void act_mul(const struct op *op, struct be_task *t)

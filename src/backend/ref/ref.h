@@ -11,6 +11,8 @@
 
 #include "backend/kernels.h"
 
+#include <math.h>
+
 void ref_matmul(const struct op *op, struct be_task *t);
 void ref_embed_rows(const struct op *op, struct be_task *t);
 void ref_qk_norm_rope_store(const struct op *op, struct be_task *t);
@@ -32,6 +34,10 @@ void ref_rmsnorm_row(float *dst, const float *x, const float *w, int32_t n, floa
 static inline float *ref_row(const struct view *v, int32_t row)
 {
     return (float *)v->p + (size_t)row * (size_t)v->stride;
+}
+static inline float ref_sigmoid(float x)
+{
+    return 1.0f / (1.0f + expf(-x));
 }
 static inline int32_t ref_i32(const struct view *v, int32_t row)
 {

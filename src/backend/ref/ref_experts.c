@@ -133,7 +133,7 @@ void ref_moe_combine(const struct op *op, struct be_task *t)
     const struct view *dst = &op->dst[0], *src = &op->src[0], *weights = &op->src[1];
     for (int32_t r = t->ith; r < dst->rows; r += t->nth) {
         const float *w = ref_row(weights, r), *y = ref_row(src, r);
-        float *out = ref_row(dst, r), gate = 1.0f / (1.0f + expf(-w[0]));
+        float *out = ref_row(dst, r), gate = ref_sigmoid(w[0]);
         if (op->flags & OP_FLAG_SIGMOID)
             w = &gate;
         for (int32_t i = 0; i < dst->cols; i++) {

@@ -59,7 +59,7 @@ void ref_delta_prepare(const struct op *op, struct be_task *t)
                     h < s->n_key_heads ? 1.0f / sqrtf((float)s->key_dim) : 1.0f);
         for (int32_t j = 0; j < s->n_heads; j++) {
             decay[j] = expf(a[j] * softplus(alpha[j] + dt[j]));
-            decay[s->n_heads + j] = 1.0f / (1.0f + expf(-beta[j]));
+            decay[s->n_heads + j] = ref_sigmoid(beta[j]);
         }
     }
 }
