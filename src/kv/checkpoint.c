@@ -20,22 +20,15 @@
 
 enum {
     SCAN_MAX = 64, /* children that are looked at, used most recently */
-    WALK_MAX = 64, /* as in evict.c */
     LOOKS_MAX = 8, /* times that the choice of a victim is made anew */
     INTERVAL_TOKENS = 1024,
     INTERVAL_PARTS = 20, /* an interval is normal when it is this part of the text before it */
 };
 
-#define AGE_MIN_NS 1e6
 #define YOUNG_AGE_NS                                                                               \
     60e9 /* age that a new checkpoint counts as having beside those that are there */
 
 /* ---- order ---- */
-
-static int log2_floor(uint32_t x)
-{
-    return 31 - __builtin_clz(x);
-}
 
 /* Tokens from the state before to this one's. */
 static int32_t gap_of(const struct kv_node *n)
@@ -53,8 +46,7 @@ static int level_of(ckpt_kind kind, int32_t gap, int32_t at, uint32_t hits)
     int32_t normal = at / INTERVAL_PARTS;
     if (kind == CKPT_KIND_INTERVAL && normal > INTERVAL_TOKENS)
         worth = worth * INTERVAL_TOKENS / (uint64_t)normal + 1;
-    int level =
-        log2_floor((uint32_t)worth) + bonus[kind] + log2_floor((hits < 255 ? hits : 255) + 1);
+    int level = tree_log2((uint32_t)worth) + bonus[kind] + tree_log2((hits < 255 ? hits : 255) + 1);
     return level < TREE_STATE_LISTS - 1 ? level : TREE_STATE_LISTS - 2;
 }
 
@@ -90,7 +82,7 @@ void tree_state_place(struct kv_tree *t, struct kv_node *n)
         after = l->head;
         before = NULL;
     }
-    for (int i = 0; i < WALK_MAX && before && before->used_ns < s->used_ns; i++) {
+    for (int i = 0; i < TREE_WALK_MAX && before && before->used_ns < s->used_ns; i++) {
         after = before;
         before = before->prev;
     }
@@ -282,7 +274,7 @@ struct kv_match tree_match_states(struct kv_tree *t, struct kv_hold *hold, const
 
 static double score_of(int level, double age_ns)
 {
-    return (double)((uint64_t)1 << level) / (age_ns + AGE_MIN_NS);
+    return (double)((uint64_t)1 << level) / (age_ns + TREE_AGE_MIN_NS);
 }
 
 static double age_of(const struct tree_state *s, uint64_t now_ns)

@@ -10,19 +10,6 @@
  */
 #include "kv/tree.h"
 
-enum {
-    /* Entering a list by time walks at most so far from its tail; a node that would belong further
-     * up enters there and is merely evicted too early by so many places. */
-    WALK_MAX = 64,
-};
-
-#define AGE_MIN_NS 1e6 /* differences below do not matter */
-
-static int log2_floor(uint32_t x)
-{
-    return 31 - __builtin_clz(x);
-}
-
 /* The list of a node that is a cold leaf. */
 static int list_of(const struct kv_tree *t, const struct kv_node *n)
 {
@@ -30,9 +17,9 @@ static int list_of(const struct kv_tree *t, const struct kv_node *n)
         return TREE_PINNED;
     if (t->states)
         return TREE_USELESS;
-    int level = log2_floor((uint32_t)n->n_tokens);
+    int level = tree_log2((uint32_t)n->n_tokens);
     uint32_t hits = n->n_hits < 255 ? n->n_hits : 255;
-    return level + log2_floor(hits + 1);
+    return level + tree_log2(hits + 1);
 }
 
 void tree_unplace(struct kv_tree *t, struct kv_node *n)
@@ -60,7 +47,7 @@ void tree_place(struct kv_tree *t, struct kv_node *n)
         after = l->head;
         before = NULL;
     } else {
-        for (int i = 0; i < WALK_MAX && before && before->used_ns < n->used_ns; i++) {
+        for (int i = 0; i < TREE_WALK_MAX && before && before->used_ns < n->used_ns; i++) {
             after = before;
             before = before->prev;
         }
@@ -139,7 +126,7 @@ static struct kv_node *least(const struct kv_tree *t, bool pinned_too, uint64_t 
         if (!n)
             continue;
         double age = now_ns > n->used_ns ? (double)(now_ns - n->used_ns) : 0.0;
-        double score = (double)(1 << i) / (age + AGE_MIN_NS);
+        double score = (double)(1 << i) / (age + TREE_AGE_MIN_NS);
         if (!best || score < best_score) {
             best = n;
             best_score = score;

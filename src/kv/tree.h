@@ -14,7 +14,12 @@
 
 #include <stdatomic.h>
 
+#define TREE_AGE_MIN_NS 1e6 /* differences below do not matter */
+
 enum {
+    /* Entering a list by time walks at most so far from its tail; what would belong further up
+     * enters there and is merely evicted too early by so many places. */
+    TREE_WALK_MAX = 64,
     TREE_PRODUCERS = 256,        /* sequences that can have promises at one time */
     TREE_PROMISED_MAX = 1 << 16, /* promised nodes at one time */
     /* Cold lists: benefit doubles from one to the next. A tail of one token that was never used
@@ -112,6 +117,11 @@ static inline void tree_count(_Atomic uint64_t *c, uint64_t n)
 {
     atomic_store_explicit(c, atomic_load_explicit(c, memory_order_relaxed) + n,
                           memory_order_relaxed);
+}
+
+static inline int tree_log2(uint32_t x)
+{
+    return 31 - __builtin_clz(x);
 }
 
 static inline void tree_gauge(_Atomic int32_t *c, int32_t n)
