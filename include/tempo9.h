@@ -316,7 +316,7 @@ struct t9_engine_params {
     size_t struct_size;
     t9_model *model;     /* at most one engine at a time; BUSY for a second one */
     const char *kv_type; /* NULL: "f16" ("f32" for the backend ref). "f32", "f16", "bf16", "q8_0" */
-    uint64_t kv_bytes;   /* KV cache at most; taken as it is used. 0: half of the free memory */
+    uint64_t kv_bytes;   /* of KV pages and states at most, as used. 0: half of the free memory */
     /* Tokens of prompt and answer together; 0: what the file declares. More than that is INVALID
      * unless allow_long is set: a model makes no sense beyond what it was made for. */
     int32_t max_length;

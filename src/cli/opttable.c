@@ -53,8 +53,8 @@ const struct opt OPTIONS[] = {
      "time that running answers have to end when the server is stopped (10)", OPT_GROUP_SERVER,
      false},
     {"kv-memory", 0, OPT_BYTES, C_ENGINE, AT(kv_memory_bytes), 0, 0, "SIZE",
-     "memory for keys and values, such as 512M or 4G (half of what is free)", OPT_GROUP_COMPUTE,
-     true},
+     "memory for keys, values and recurrent states, such as 512M or 4G (half of what is free)",
+     OPT_GROUP_COMPUTE, true},
     {"api-key", 0, OPT_TEXTS, C(SERVE), AT(api_keys), 0, 0, "KEY",
      "clients must send this key; may be given several times (TEMPO9_API_KEY of the environment, "
      "which ps does not show)",

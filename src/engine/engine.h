@@ -38,7 +38,7 @@ struct engine_params {
     struct be *be;
     const struct vocab *vocab; /* end-of-generation tokens */
     kv_type kv_type;
-    uint64_t kv_bytes;   /* page pool budget */
+    uint64_t kv_bytes;   /* budget of pages and recurrent states */
     int32_t max_length;  /* tokens of one request, prompt and reply; 0: the model's own limit */
     int32_t max_batch;   /* sequences running at once */
     int32_t step_tokens; /* rows of one step at most (prefill chunk + decode rows) */

@@ -1,9 +1,9 @@
 /*
  * model/model.h - loads a GGUF file's hyper-parameters and weights for a backend and runs forwards.
  *
- * Each architecture is one file in model/arch/: how to read its hyper-parameters, in what its
- * blocks differ, and where it must be, its own binding and forward. A model is immutable after
- * load; forwards are called by the engine thread.
+ * Each family of architectures is one file in model/arch/: how to read their hyper-parameters, in
+ * what their blocks differ, and where it must be, their own binding and forward. A model is
+ * immutable after load; forwards are called by the engine thread.
  */
 #ifndef T9_MODEL_MODEL_H
 #define T9_MODEL_MODEL_H
