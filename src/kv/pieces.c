@@ -13,7 +13,9 @@ t9_status pieces_init(struct pieces *x, struct be *be, uint64_t n, size_t stride
     x->base_bytes = (size_t)n * stride_bytes;
     x->tables_bytes = (size_t)n * (sizeof *x->free_stack + sizeof *x->used + table_bytes);
     T9_TRY(be_reserve(be, x->base_bytes, &x->base, err));
-    be_want_huge(be, x->base, x->base_bytes);
+    /* A huge page would also take what a piece leaves unused of its stride (a state's journal). */
+    if (stride_bytes == cost_bytes)
+        be_want_huge(be, x->base, x->base_bytes);
     T9_TRY(be_reserve(be, x->tables_bytes, &x->tables, err));
     x->free_stack = x->tables;
     x->used = (uint8_t *)(x->free_stack + n);
