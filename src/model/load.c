@@ -669,7 +669,10 @@ static t9_status fill_info(struct model *m, const struct gguf *g, struct t9_err 
     info->n_recurrent = hp->state.n_layers;
     for (uint64_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        info->n_params += t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        uint64_t n = t->ne[0] * t->ne[1] * t->ne[2] * t->ne[3];
+        info->n_params += n;
+        if (is_of_draft(m, t->name))
+            info->n_draft_params += n;
     }
     const struct weight *table = m->g4.ple_embd;
     if (table)

@@ -29,6 +29,7 @@ struct model_info {
     uint64_t n_params;                 /* elements of all tensors in the file */
     uint64_t n_expert_params;          /* of these, in the experts' matrices */
     uint64_t n_table_params;           /* of these, in what is only looked up: per-layer inputs */
+    uint64_t n_draft_params;           /* of these, in a draft head's blocks, which are not used */
     int64_t n_query;                   /* query heads times their size, over all layers */
     uint64_t weight_bytes;             /* as loaded */
 };
@@ -47,11 +48,11 @@ t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
                      const struct model_load_params *params, struct t9_err *err);
 void model_free(struct model *m);
 const struct model_info *model_info(const struct model *m);
-/* Parameters that one row meets: all but those of the experts that it does not go to, and of tables
- * that it is only looked up in. */
+/* Parameters that one row meets: all but those of the experts that it does not go to, of tables
+ * that it is only looked up in, and of a draft head. */
 static inline uint64_t model_n_params_met(const struct model_info *info)
 {
-    uint64_t n = info->n_params - info->n_table_params;
+    uint64_t n = info->n_params - info->n_table_params - info->n_draft_params;
     if (info->n_experts == 0)
         return n;
     uint64_t of_one = info->n_expert_params / (uint64_t)info->n_experts;
