@@ -136,7 +136,7 @@ int cmd_bench(const struct cli_options *options)
     struct bench_report r = {0};
     struct cli_options o = *options;
     make_room(&o);
-    t9_status s = runtime_open_tokenizer(&rt, &o, &err);
+    t9_status s = runtime_open_known(&rt, &o, &err);
     if (s == T9_STATUS_OK)
         s = runtime_open_model(&rt, &o, o.step_tokens, &err);
     if (s == T9_STATUS_OK)

@@ -357,7 +357,7 @@ int cmd_perplexity(const struct cli_options *o)
     struct file_out *out = NULL;
     struct tok_ids ids;
     tok_ids_init(&ids, TOKENS_MAX);
-    t9_status st = runtime_open_tokenizer(&rt, o, &err);
+    t9_status st = runtime_open_known(&rt, o, &err);
     if (st == T9_STATUS_OK && o->save_logits)
         st = runtime_output(&out, o->save_logits, FILE_OUT_WHOLE, rt.gguf, o, &err);
     if (st == T9_STATUS_OK) /* before the weights, which take longer to read */

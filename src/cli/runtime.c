@@ -30,7 +30,14 @@ t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o
 {
     T9_TRY(runtime_open_gguf(rt, o, err));
     t9_status s = tokenizer_new(&rt->tokenizer, rt->gguf, err);
-    return s == T9_STATUS_OK ? s : t9_err_prefix(err, "%s", gguf_file_name(rt->gguf));
+    return s == T9_STATUS_OK ? s : gguf_name_file(rt->gguf, s, err);
+}
+
+t9_status runtime_open_known(struct runtime *rt, const struct cli_options *o, struct t9_err *err)
+{
+    T9_TRY(runtime_open_gguf(rt, o, err));
+    T9_TRY(model_check_arch(rt->gguf, err));
+    return runtime_open_tokenizer(rt, o, err);
 }
 
 struct progress {

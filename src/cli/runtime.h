@@ -26,6 +26,9 @@ struct runtime {
 t9_status runtime_open_gguf(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 t9_status runtime_open_tokenizer(struct runtime *rt, const struct cli_options *o,
                                  struct t9_err *err);
+/* The same for those who will open the model: an architecture that is not supported is told first.
+ */
+t9_status runtime_open_known(struct runtime *rt, const struct cli_options *o, struct t9_err *err);
 /* Model and backend, with a progress line on a terminal. max_rows: of one forward. */
 t9_status runtime_open_model(struct runtime *rt, const struct cli_options *o, int32_t max_rows,
                              struct t9_err *err);

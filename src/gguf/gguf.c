@@ -273,6 +273,19 @@ const char *gguf_type_name(gguf_type t)
     return (unsigned)t < GGUF_TYPE_COUNT ? names[t] : "?";
 }
 
+t9_status gguf_name_file(const struct gguf *g, t9_status st, struct t9_err *err)
+{
+    if (st == T9_STATUS_NOT_FOUND)
+        st = T9_STATUS_CORRUPT;
+    if (!err)
+        return st;
+    err->code = st;
+    const char *file = gguf_file_name(g);
+    if (st != T9_STATUS_IO && strncmp(err->msg, file, strlen(file)) != 0)
+        (void)t9_err_prefix(err, "%s", file);
+    return st;
+}
+
 static t9_status fail_missing(const struct gguf *g, const char *key, struct t9_err *err)
 {
     return t9_fail(err, T9_STATUS_NOT_FOUND, "%s: key %s is missing", gguf_file_name(g), key);

@@ -104,6 +104,10 @@ void gguf_close(struct gguf *g); /* accepts NULL */
 const char *gguf_path(const struct gguf *g);
 /* The last component of gguf_path, for messages. */
 const char *gguf_file_name(const struct gguf *g);
+/* What a reader of a file's contents fails with: puts the file's name before a message that has
+ * none yet (this module's own do). Returns the status, CORRUPT for a key or tensor that was not
+ * found: the file is not a whole model. */
+t9_status gguf_name_file(const struct gguf *g, t9_status st, struct t9_err *err);
 uint32_t gguf_version(const struct gguf *g);
 uint32_t gguf_part_count(const struct gguf *g);
 const char *gguf_part_path(const struct gguf *g, uint32_t part);

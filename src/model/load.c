@@ -43,10 +43,26 @@ struct tensor_src {
     uint64_t step_bytes, part_bytes, offset;
 };
 
+/* Whether all of n bytes of values are finite. A router or a gate can hide a value that is none:
+ * what comes out are numbers, but not the model's. */
+static bool all_finite(const char *bytes, size_t n)
+{
+    float v[256];
+    for (size_t now; n >= sizeof(*v); bytes += now, n -= now) {
+        now = n < sizeof(v) ? n / sizeof(*v) * sizeof(*v) : sizeof(v);
+        memcpy(v, bytes, now);
+        if (!num_all_finite(v, now / sizeof(*v)))
+            return false;
+    }
+    return true;
+}
+
 static t9_status read_tensor(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
 {
     struct tensor_src *s = ctx;
     struct binder *b = s->b;
+    const char *values = dst;
+    size_t n_bytes = n;
     b->done_bytes += n;
     for (char *to = dst; n > 0;) {
         uint64_t in_part = off % s->part_bytes, left = s->part_bytes - in_part;
@@ -57,6 +73,11 @@ static t9_status read_tensor(void *ctx, uint64_t off, void *dst, size_t n, struc
         off += now;
         n -= now;
     }
+    if (s->t->dtype == DTYPE_F32 && !all_finite(values, n_bytes))
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "tensor " STR_FMT
+                       " has a value that is no finite number: the file is damaged",
+                       STR_ARG(s->t->name));
     if (b->params && b->params->progress &&
         !b->params->progress(b->params->ctx, b->done_bytes, b->total_bytes))
         return t9_fail(err, T9_STATUS_CANCELLED, "loading was cancelled");
@@ -609,8 +630,23 @@ static bool is_of_draft(const struct model *m, str name)
     return false;
 }
 
+/* A draft head's blocks say that they are: a count that is too large must not hide layers. */
+static t9_status check_draft(const struct binder *b, struct t9_err *err)
+{
+    const struct hparams *hp = &b->m->hp;
+    for (int32_t il = hp->n_layers; il < hp->n_layers + hp->n_draft_layers; il++) {
+        if (!binder_has(b, il, "nextn.eh_proj.weight"))
+            return t9_fail(err, T9_STATUS_CORRUPT,
+                           "tensor blk.%d.nextn.eh_proj.weight is missing: by "
+                           "%s.nextn_predict_layers = %d the block is a draft head's",
+                           il, b->m->arch->name, hp->n_draft_layers);
+    }
+    return T9_STATUS_OK;
+}
+
 static t9_status check_all_used(const struct binder *b, struct t9_err *err)
 {
+    T9_TRY(check_draft(b, err));
     for (uint64_t i = 0; i < gguf_tensor_count(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
         if (b->used[i])
@@ -729,19 +765,11 @@ static t9_status load_into(struct model *m, struct binder *b, struct t9_err *err
     return fill_info(m, g, err);
 }
 
-/* Puts the file's name before a message that has none yet (the reader's own messages do). A missing
- * key or tensor means that the file is not a whole model. */
-static t9_status name_file(const struct gguf *g, t9_status st, struct t9_err *err)
+t9_status model_check_arch(const struct gguf *g, struct t9_err *err)
 {
-    if (st == T9_STATUS_NOT_FOUND)
-        st = T9_STATUS_CORRUPT;
-    if (!err)
-        return st;
-    err->code = st;
-    const char *file = gguf_file_name(g);
-    if (st != T9_STATUS_IO && strncmp(err->msg, file, strlen(file)) != 0)
-        (void)t9_err_prefix(err, "%s", file);
-    return st;
+    const struct arch *arch;
+    t9_status st = find_arch(g, &arch, err);
+    return st == T9_STATUS_OK ? st : gguf_name_file(g, st, err);
 }
 
 t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
@@ -757,7 +785,7 @@ t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
     mem_free(b.used);
     if (st != T9_STATUS_OK) {
         model_free(m);
-        return name_file(g, st, err);
+        return gguf_name_file(g, st, err);
     }
     *out = m;
     return T9_STATUS_OK;

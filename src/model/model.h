@@ -46,6 +46,9 @@ struct model_load_params {
  * tensors are listed in the log. */
 t9_status model_load(struct model **out, const struct gguf *g, struct be *be,
                      const struct model_load_params *params, struct t9_err *err);
+/* Only what it says of the architecture: for those who read other things of the file first, and
+ * would blame them. */
+t9_status model_check_arch(const struct gguf *g, struct t9_err *err);
 void model_free(struct model *m);
 const struct model_info *model_info(const struct model *m);
 /* Parameters that one row meets: all but those of the experts that it does not go to, of tables

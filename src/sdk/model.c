@@ -122,10 +122,12 @@ t9_status t9_model_load(t9_model **out, const struct t9_model_params *params, st
     T9_TRY(check_params(&p, err));
     T9_TRY(model_new(&m, err));
     t9_status s = gguf_open(&m->gguf, p.path, err);
+    if (s == T9_STATUS_OK && !p.vocab_only)
+        s = model_check_arch(m->gguf, err);
     if (s == T9_STATUS_OK) {
         s = tokenizer_new(&m->tokenizer, m->gguf, err);
         if (s != T9_STATUS_OK)
-            s = err ? t9_err_prefix(err, "%s", gguf_file_name(m->gguf)) : s;
+            s = gguf_name_file(m->gguf, s, err);
     }
     if (s == T9_STATUS_OK)
         s = copy_keys(m, err);

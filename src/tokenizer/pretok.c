@@ -21,6 +21,7 @@ static const struct pretok_rule rules[] = {
     {.name = "llama-bpe", LLAMA3},
     {.name = "llama3", LLAMA3},
     {.name = "llama-v3", LLAMA3},
+    {.name = "lfm2", LLAMA3},
     {.name = "tekken",
      .family = PRETOK_CASED,
      .numbers_max = 1,

@@ -512,6 +512,28 @@ def test_written_files(cli):
     check(not cli.parts(), "%r" % cli.parts())
 
 
+def test_relatives(cli):
+    """A known relative is told as that, whatever its tokenizer is."""
+    data = open_bytes(cli.tiny)
+    arch = json.loads(cli.run("inspect", cli.tiny, "--json")[0])["metadata"]["general.architecture"].encode()
+    check(len(arch) == 5, "as long as the relative's")
+    at = data.index(struct.pack("<Q", 5) + arch)
+    data[at + 8:at + 13] = b"gemma"
+    key = b"tokenizer.ggml.model"
+    data = data.replace(key, b"tokenizer.ggml.m0del")
+    bad, text = cli.file("relative.gguf", data), cli.file("text.txt", "some words")
+    for args in (("run", bad, "-p", "hi"), ("bench", bad), ("perplexity", bad, "--file", text), ("serve", bad)):
+        _, err = cli.run(*args, code=1)
+        check("the first Gemma" in err and err.count("relative.gguf") == 1, "%s: %s" % (args[0], err))
+    _, err = cli.run("tokenize", bad, code=1)
+    check("key tokenizer.ggml.model is missing" in err and err.count("relative.gguf") == 1, err)
+
+
+def open_bytes(path):
+    with open(path, "rb") as f:
+        return bytearray(f.read())
+
+
 def test_not_finite(cli):
     """One logit that is no number, or all of them: nobody computes on with the others."""
     tensors = {t["name"]: t for t in json.loads(cli.run("inspect", cli.tiny, "--json")[0])["tensors"]}
@@ -519,9 +541,8 @@ def test_not_finite(cli):
     ids, text = cli.file("ids.json", "[1, 2, 3]"), cli.file("text.txt", "some words " * 9)
     for what, at, value in (
             ("a row of the output", tensors["token_embd.weight"]["offset"] + 300 * row_bytes, b"\x00\x7e"),
-            ("an infinite norm", tensors["output_norm.weight"]["offset"], struct.pack("<f", math.inf))):
-        with open(cli.tiny, "rb") as f:
-            data = bytearray(f.read())
+            ("an infinite scale", tensors["blk.0.ffn_down.weight"]["offset"], b"\x00\x7c")):
+        data = open_bytes(cli.tiny)
         data[at:at + len(value)] = value
         bad = cli.file("bad.gguf", data)
         for args in (("run", bad, "-p", "hi"), ("eval", bad, "--tokens", ids, "--logits", cli.tmp + "/o"),
@@ -537,6 +558,11 @@ def test_not_finite(cli):
                 code, _, reply = s.post(body, path)
                 check(code == 500 and "not finite numbers" in reply["error"]["message"], "%s: %d %r" % (path, code, reply))
             check(s.request("GET", "/health")[0] == 200, "a bad row ended the engine")
+    at = tensors["output_norm.weight"]["offset"]
+    data = open_bytes(cli.tiny)
+    data[at:at + 4] = struct.pack("<f", math.inf)
+    _, err = cli.run("run", cli.file("bad.gguf", data), "-p", "hi", code=1)
+    check("output_norm.weight has a value that is no finite number" in err, err)
 
 
 def test_bench(cli):

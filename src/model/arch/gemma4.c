@@ -99,7 +99,8 @@ static t9_status bind_kv(struct model *m, struct binder *b, int32_t il, struct t
         m->hp.n_head_kv = l->n_head_kv;
     l->v_norm = m->hp.sliding[il] ? m->g4.ones_sliding : m->g4.ones;
     T9_TRY(bind_matrix(b, &l->k, il, "attn_k.weight", n_embd, n_kv, BIND_REQUIRED, err));
-    T9_TRY(bind_matrix(b, &l->v, il, "attn_v.weight", n_embd, n_kv, BIND_OPTIONAL, err));
+    T9_TRY(bind_matrix(b, &l->v, il, "attn_v.weight", n_embd, n_kv,
+                       m->hp.sliding[il] ? BIND_REQUIRED : BIND_OPTIONAL, err));
     return bind_vector(b, &l->k_norm, il, "attn_k_norm.weight", l->head_dim, BIND_REQUIRED, err);
 }
 

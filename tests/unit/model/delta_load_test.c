@@ -10,6 +10,8 @@
 #include "model/model.h"
 #include "model/model_impl.h"
 
+#include <math.h>
+
 enum {
     EMBD = 8,
     HEADS = 2,
@@ -35,6 +37,8 @@ struct change {
     const char *without_key, *u32_key;      /* suffixes */
     uint32_t u32;
     bool recurrent[LAYERS], listed, fused;
+    const char *odd; /* tensor whose third value is `odd_value` */
+    float odd_value;
     uint32_t kv_heads[LAYERS + DRAFT]; /* of each layer */
 };
 
@@ -116,6 +120,8 @@ static void put(struct gguf_writer *w, const struct change *c, const char *name,
     }
     for (size_t i = 0; i < T9_COUNT(data); i++)
         data[i] = (float)i;
+    if (c->odd && strcmp(c->odd, name) == 0)
+        data[2] = c->odd_value;
     gw_tensor(w, name, DTYPE_F32,
               n_experts ? 3
               : n_out   ? 2
@@ -360,6 +366,8 @@ static void test_draft(void **state)
     loaded_free(&l);
     expect_refusal((struct change){.extra = "blk.3.attn_q.weight"}, T9_STATUS_UNSUPPORTED,
                    "tensor blk.3.attn_q.weight is not one");
+    expect_refusal((struct change){.without = "blk.2.nextn.eh_proj.weight"}, T9_STATUS_CORRUPT,
+                   "blk.2.nextn.eh_proj.weight is missing");
     expect_refusal((struct change){.u32_key = "nextn_predict_layers", .u32 = 0}, T9_STATUS_CORRUPT,
                    "blk.2.attn_qkv.weight");
     expect_refusal((struct change){.u32_key = "nextn_predict_layers", .u32 = 3}, T9_STATUS_CORRUPT,
@@ -424,6 +432,12 @@ static void test_refusals(void **state)
         {{.reshaped = "blk.0.ssm_conv1d.weight"}, T9_STATUS_CORRUPT, "[3, 20] is expected"},
         {{.reshaped = "blk.0.ssm_a"}, T9_STATUS_CORRUPT, "blk.0.ssm_a is [5], [4] is expected"},
         {{.reshaped = "blk.1.attn_q.weight"}, T9_STATUS_CORRUPT, "[8, 16] is expected"},
+        {{.odd = "blk.0.ssm_dt.bias", .odd_value = INFINITY},
+         T9_STATUS_CORRUPT,
+         "blk.0.ssm_dt.bias has a value that is no finite number"},
+        {{.arch = "qwen35moe", .odd = "blk.1.ffn_gate_inp.weight", .odd_value = NAN},
+         T9_STATUS_CORRUPT,
+         "blk.1.ffn_gate_inp.weight has a value that is no finite number"},
         {{.extra = "blk.0.attn_q.weight"}, T9_STATUS_UNSUPPORTED, "blk.0.attn_q.weight"},
         {{.extra = "blk.0.attn_qkv.scale"}, T9_STATUS_UNSUPPORTED, "blk.0.attn_qkv.scale"},
         {{.extra = "blk.1.attn_q.bias"}, T9_STATUS_UNSUPPORTED, "blk.1.attn_q.bias"},

@@ -187,6 +187,7 @@ static void test_llama3(void **state)
     compare("llama-bpe", LLAMA3("\\p{N}{1,3}"));
     compare("llama3", LLAMA3("\\p{N}{1,3}"));
     compare("llama-v3", LLAMA3("\\p{N}{1,3}"));
+    compare("lfm2", LLAMA3("\\p{N}{1,3}"));
 }
 
 static void test_qwen35(void **state)
