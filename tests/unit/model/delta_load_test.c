@@ -3,6 +3,8 @@
  * qwen3next): which layers are recurrent, rows that are found in fused matrices, blocks of a draft
  * head, and each key and tensor that must be there. See load_test.c for what all share.
  */
+#include "loaded.h"
+
 #include "lib/gguf_writer.h"
 #include "lib/t9test.h"
 
@@ -192,21 +194,9 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il, boo
             has_experts(c) ? T9_COUNT(experts) : T9_COUNT(dense));
 }
 
-struct loaded {
-    struct gguf *g;
-    struct be *be;
-    struct model *m;
-    struct t9_err err;
-};
-
 static t9_status load_changed(struct loaded *l, const struct change *c)
 {
-    char dir[64], path[128];
     struct gguf_writer w;
-    struct be_params bp = {.max_rows = 8};
-    memset(l, 0, sizeof(*l));
-    test_tmpdir(dir);
-    snprintf(path, sizeof(path), "%s/model.gguf", dir);
     gw_init(&w);
     put_keys(&w, c);
     put(&w, c, "token_embd.weight", EMBD, VOCAB, 0);
@@ -218,22 +208,7 @@ static t9_status load_changed(struct loaded *l, const struct change *c)
     put(&w, c, "blk.2.nextn.enorm.weight", EMBD, 0, 0);
     if (c->extra)
         put(&w, c, c->extra, EMBD, 0, 0);
-    assert_int_equal(gw_write(&w, path, &l->err), T9_STATUS_OK);
-    gw_deinit(&w);
-    if (gguf_open(&l->g, path, &l->err) != T9_STATUS_OK)
-        fail_msg("%s", l->err.msg);
-    assert_int_equal(be_new(&l->be, "ref", &bp, &l->err), T9_STATUS_OK);
-    t9_status st = model_load(&l->m, l->g, l->be, NULL, &l->err);
-    (void)unlink(path);
-    (void)rmdir(dir);
-    return st;
-}
-
-static void loaded_free(struct loaded *l)
-{
-    model_free(l->m);
-    be_free(l->be);
-    gguf_close(l->g);
+    return loaded_from(l, &w, NULL);
 }
 
 static void expect_ok(struct change c, struct loaded *l)
@@ -246,10 +221,7 @@ static void expect_refusal(struct change c, t9_status status, const char *part)
 {
     struct loaded l;
     t9_status st = load_changed(&l, &c);
-    if (st != status || !strstr(l.err.msg, part))
-        fail_msg("%s \"%s\", wanted %s \"%s\"", t9_status_name(st), l.err.msg,
-                 t9_status_name(status), part);
-    loaded_free(&l);
+    loaded_is_refused(&l, st, status, part);
 }
 
 /* Row r of a weight is row `want` of a tensor whose values count up. */

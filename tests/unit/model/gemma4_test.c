@@ -3,6 +3,8 @@
  * sliding, one full, twice) with per-layer inputs, experts and shared keys, that loads, and one
  * change at a time.
  */
+#include "loaded.h"
+
 #include "lib/gguf_writer.h"
 #include "lib/t9test.h"
 
@@ -150,21 +152,9 @@ static void put_layer(struct gguf_writer *w, const struct change *c, uint32_t il
     }
 }
 
-struct loaded {
-    struct gguf *g;
-    struct be *be;
-    struct model *m;
-    struct t9_err err;
-};
-
 static t9_status load(struct loaded *l, const struct change *c)
 {
-    char dir[64], path[128];
     struct gguf_writer w;
-    struct be_params bp = {.max_rows = 8};
-    memset(l, 0, sizeof(*l));
-    test_tmpdir(dir);
-    snprintf(path, sizeof(path), "%s/model.gguf", dir);
     gw_init(&w);
     put_keys(&w, c);
     put(&w, c, "rope_freqs.weight", FULL / 2, 0, 0);
@@ -177,21 +167,7 @@ static t9_status load(struct loaded *l, const struct change *c)
         put_layer(&w, c, il);
     if (c->extra)
         put(&w, c, c->extra, 8, 0, 0);
-    assert_int_equal(gw_write(&w, path, &l->err), T9_STATUS_OK);
-    gw_deinit(&w);
-    assert_int_equal(gguf_open(&l->g, path, &l->err), T9_STATUS_OK);
-    assert_int_equal(be_new(&l->be, "ref", &bp, &l->err), T9_STATUS_OK);
-    t9_status st = model_load(&l->m, l->g, l->be, NULL, &l->err);
-    (void)unlink(path);
-    (void)rmdir(dir);
-    return st;
-}
-
-static void loaded_free(struct loaded *l)
-{
-    model_free(l->m);
-    be_free(l->be);
-    gguf_close(l->g);
+    return loaded_from(l, &w, NULL);
 }
 
 static void expect_ok(struct loaded *l, struct change c)
@@ -204,10 +180,7 @@ static void refused(t9_status status, const char *part, struct change c)
 {
     struct loaded l;
     t9_status st = load(&l, &c);
-    if (st != status || !strstr(l.err.msg, part))
-        fail_msg("%s \"%s\", wanted %s \"%s\"", t9_status_name(st), l.err.msg,
-                 t9_status_name(status), part);
-    loaded_free(&l);
+    loaded_is_refused(&l, st, status, part);
 }
 
 static void is_near(const struct weight *w, int32_t i, double want)

@@ -2,6 +2,8 @@
  * What model_load takes and what it refuses: each case changes one thing of a small file that
  * loads, and names the words that the message must have.
  */
+#include "loaded.h"
+
 #include "lib/gguf_writer.h"
 #include "lib/t9test.h"
 
@@ -251,22 +253,10 @@ static void put_block(struct gguf_writer *w, const struct change *c, int il)
 }
 
 /* Writes the file, loads it on ref, and gives the status; *m is NULL unless it is OK. */
-struct loaded {
-    struct gguf *g;
-    struct be *be;
-    struct model *m;
-    struct t9_err err;
-};
-
 static t9_status load_changed(struct loaded *l, const struct change *c,
                               const struct model_load_params *params)
 {
-    char dir[64], path[128];
     struct gguf_writer w;
-    struct be_params bp = {.max_rows = 8};
-    memset(l, 0, sizeof(*l));
-    test_tmpdir(dir);
-    snprintf(path, sizeof(path), "%s/model.gguf", dir);
     gw_init(&w);
     put_keys(&w, c);
     put_tensor(&w, c, "token_embd.weight", EMBD, VOCAB);
@@ -275,34 +265,14 @@ static t9_status load_changed(struct loaded *l, const struct change *c,
         put_block(&w, c, il);
     if (c->extra)
         put_tensor(&w, c, c->extra, EMBD, 0);
-    assert_int_equal(gw_write(&w, path, &l->err), T9_STATUS_OK);
-    gw_deinit(&w);
-    if (gguf_open(&l->g, path, &l->err) != T9_STATUS_OK)
-        fail_msg("%s", l->err.msg);
-    assert_int_equal(be_new(&l->be, "ref", &bp, &l->err), T9_STATUS_OK);
-    t9_status st = model_load(&l->m, l->g, l->be, params, &l->err);
-    (void)unlink(path);
-    (void)rmdir(dir);
-    return st;
-}
-
-static void loaded_free(struct loaded *l)
-{
-    model_free(l->m);
-    be_free(l->be);
-    gguf_close(l->g);
+    return loaded_from(l, &w, params);
 }
 
 static void expect_refusal(struct change c, t9_status status, const char *part)
 {
     struct loaded l;
     t9_status st = load_changed(&l, &c, NULL);
-    if (st != status || l.err.code != status || !strstr(l.err.msg, part) ||
-        strncmp(l.err.msg, "model.gguf: ", 12) != 0 || strstr(l.err.msg + 12, "model.gguf"))
-        fail_msg("%s \"%s\", wanted %s \"model.gguf: ... %s\"", t9_status_name(st), l.err.msg,
-                 t9_status_name(status), part);
-    assert_null(l.m);
-    loaded_free(&l);
+    loaded_is_refused(&l, st, status, part);
 }
 
 static void expect_ok(struct change c, struct loaded *l)
