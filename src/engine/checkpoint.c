@@ -101,7 +101,7 @@ void checkpoint_keep(struct engine *e, int32_t slot, uint64_t now_ns)
     if (!e->tree || s->state < 0 || s->n_computed != s->ckpt_next)
         return;
     s->ckpt_at = s->n_computed; /* also when there is no room: not tried again right after */
-    if (kv_tree_has_state(e->tree, &s->hold)) {
+    if (kv_hold_has_state(&s->hold)) {
         (void)kv_tree_keep_state(e->tree, &s->hold, s->state, s->ckpt_kind, now_ns);
         return;
     }

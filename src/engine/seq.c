@@ -445,7 +445,7 @@ t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct
         if (st != T9_STATUS_OK)
             return t9_fail(err, st, "page %d of a sequence is not one that the pool handed out",
                            pages[at]);
-        if (kv_tree_has_state(e->tree, &s->hold))
+        if (kv_hold_has_state(&s->hold))
             s->ckpt_at = s->hold.n_pages * KV_PAGE_TOKENS;
     }
     return T9_STATUS_OK;

@@ -122,9 +122,8 @@ void tree_state_drop(struct kv_tree *t, struct kv_node *n)
         kv_state_free(t->pool, detach(t, n));
 }
 
-bool kv_tree_has_state(const struct kv_tree *t, const struct kv_hold *hold)
+bool kv_hold_has_state(const struct kv_hold *hold)
 {
-    (void)t;
     return hold->last && hold->last->state_id >= 0;
 }
 

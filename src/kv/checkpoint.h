@@ -24,7 +24,7 @@ typedef enum ckpt_kind {
 } ckpt_kind;
 
 /* What the hold's last page has; false: no state. */
-bool kv_tree_has_state(const struct kv_tree *t, const struct kv_hold *hold);
+bool kv_hold_has_state(const struct kv_hold *hold);
 /* The state after the hold's last token, which the caller owned, becomes its last node's. False
  * when that has one already (its kind is raised to the better one) or when nothing is held: the
  * state is still the caller's. */

@@ -203,7 +203,7 @@ static void owners(void **state)
     int32_t mine = new_state(t, 0);
     assert_false(kv_tree_keep_state(tree, &hold, mine, CKPT_KIND_END, now));
     keep(&hold, t, 2 * P, CKPT_KIND_INTERVAL);
-    assert_true(kv_tree_has_state(tree, &hold));
+    assert_true(kv_hold_has_state(&hold));
     /* There is one already: it stays the caller's, and the better kind counts. */
     assert_false(kv_tree_keep_state(tree, &hold, mine, CKPT_KIND_END, now));
     kv_state_free(pool, mine);
