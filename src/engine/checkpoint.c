@@ -33,10 +33,15 @@ struct due {
     ckpt_kind kind;
 };
 
+static int32_t whole_pages(int32_t n_tokens)
+{
+    return n_tokens / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+}
+
 static void consider(struct due *d, const struct seq *s, int32_t n_tokens, ckpt_kind kind,
                      int32_t gap)
 {
-    int32_t at = n_tokens / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+    int32_t at = whole_pages(n_tokens);
     if (at <= s->n_computed || at - s->ckpt_at < gap || at > s->n_known)
         return;
     if (at < d->at || (at == d->at && kind > d->kind))
@@ -137,10 +142,10 @@ static void find_producer(const struct engine *e, struct seq *s, int32_t slot)
         const struct seq *p = &e->seqs[i];
         if (!p->req || p->waits || !p->req->engine_private || p->n_computed < s->n_computed)
             continue;
-        int32_t n = p->n_known < s->n_known - 1 ? p->n_known : s->n_known - 1;
+        int32_t n = whole_pages(p->n_known < s->n_known - 1 ? p->n_known : s->n_known - 1);
         if (n <= p->n_computed || n <= s->wait_at)
             continue;
-        n = n_same(known, seq_known(e, i), n) / KV_PAGE_TOKENS * KV_PAGE_TOKENS;
+        n = whole_pages(n_same(known, seq_known(e, i), n));
         if (n <= p->n_computed || n <= s->wait_at)
             continue;
         s->wait_slot = i;
@@ -149,20 +154,32 @@ static void find_producer(const struct engine *e, struct seq *s, int32_t slot)
     }
 }
 
+/* Whether the one that the slot waits for is still on its way to wait_at. */
+static bool producer_comes(const struct engine *e, const struct seq *s)
+{
+    const struct seq *p = s->wait_slot >= 0 ? &e->seqs[s->wait_slot] : NULL;
+    return p && p->req && !p->waits && p->req->id == s->wait_id && p->n_computed < s->wait_at;
+}
+
+bool checkpoint_match_holds(const struct engine *e, int32_t slot)
+{
+    const struct seq *s = &e->seqs[slot];
+    return s->waits && s->match_changes == kv_tree_state_changes(e->tree) &&
+           (s->wait_slot < 0 || producer_comes(e, s));
+}
+
 void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m)
 {
     struct seq *s = &e->seqs[slot];
     int32_t resumes = s->n_computed + m->n_tail;
     s->branch_at = m->n_common > resumes ? m->n_common : 0;
-    const struct seq *p = s->wait_slot >= 0 ? &e->seqs[s->wait_slot] : NULL;
-    if (!p || !p->req || p->waits || p->req->id != s->wait_id || p->n_computed >= s->wait_at ||
-        s->wait_at <= resumes) {
+    if (!producer_comes(e, s) || s->wait_at <= resumes) {
         find_producer(e, s, slot);
-        p = s->wait_slot >= 0 ? &e->seqs[s->wait_slot] : NULL;
         s->wait_seen = 0;
     }
-    if (!p)
+    if (s->wait_slot < 0)
         return;
+    const struct seq *p = &e->seqs[s->wait_slot];
     if (p->n_computed > s->wait_seen)
         s->moved_step = e->step;
     s->wait_seen = p->n_computed;

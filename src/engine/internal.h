@@ -58,6 +58,8 @@ struct seq {
     int32_t wait_at;     /* where that one leaves a state for it */
     int32_t wait_seen;   /* how far that one was when it was looked at last */
     uint64_t wait_id;    /* that one's request */
+    struct kv_match match;  /* the last one, while it waits, and ... */
+    uint64_t match_changes; /* ... kv_tree_state_changes then */
     struct kv_hold hold;
     uint64_t give_up_ns; /* waits no longer than until then ... */
     uint64_t moved_step; /* ... nor PREFIX_PATIENCE_STEPS after the last page that came */
@@ -153,6 +155,9 @@ void queue_admit(struct engine *e);
 void checkpoint_plan(struct engine *e);
 /* After a step: keeps the slot's state if it has come to such a place and there is room. */
 void checkpoint_keep(struct engine *e, int32_t slot, uint64_t now_ns);
+/* Whether the last match of a slot that waits is what another one would find: no state has come or
+ * gone, nor the one that it waits for. */
+bool checkpoint_match_holds(const struct engine *e, int32_t slot);
 /* After a match: `pending` when somebody who runs will leave a state further on. */
 void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m);
 

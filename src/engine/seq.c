@@ -85,11 +85,17 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
     struct seq *s = &e->seqs[slot];
     if (!e->tree || seq_wants_all_rows(s->req))
         return (struct kv_match){.tail_page = -1, .state = -1};
-    struct kv_match m = kv_tree_match(e->tree, &s->hold, seq_known(e, slot), s->n_known,
-                                      batch_pages(&e->batch, slot), now_ns);
-    s->n_pages = s->hold.n_pages;
-    s->n_computed = s->n_pages * KV_PAGE_TOKENS;
-    if (e->state_bytes > 0)
+    bool has_states = e->state_bytes > 0;
+    /* With states a match walks the whole text, too much for each step of a slot that waits. */
+    if (!has_states || !checkpoint_match_holds(e, slot)) {
+        s->match = kv_tree_match(e->tree, &s->hold, seq_known(e, slot), s->n_known,
+                                 batch_pages(&e->batch, slot), now_ns);
+        s->match_changes = kv_tree_state_changes(e->tree);
+        s->n_pages = s->hold.n_pages;
+        s->n_computed = s->n_pages * KV_PAGE_TOKENS;
+    }
+    struct kv_match m = s->match;
+    if (has_states)
         checkpoint_look(e, slot, &m);
     return m;
 }

@@ -134,6 +134,9 @@ static t9_status check_slot(const struct engine *e, int32_t slot, struct t9_err 
                                         : !kv_state_is_used(e->pool, s->state) ||
                                               *batch_state(&e->batch, slot) != s->state))
         return t9_fail(err, T9_STATUS_CORRUPT, "slot %d: state %d is not its own", slot, s->state);
+    if (e->state_bytes > 0 && e->tree && checkpoint_match_holds(e, slot) && s->match.n_tail == 0 &&
+        kv_hold_has_state(&s->hold) != (s->match.state >= 0))
+        return t9_fail(err, T9_STATUS_CORRUPT, "slot %d waits with a match that is not true", slot);
     for (int32_t other = 0; other < slot && s->state >= 0; other++) {
         if (e->seqs[other].req && e->seqs[other].state == s->state)
             return t9_fail(err, T9_STATUS_CORRUPT, "slots %d and %d both have state %d", other,

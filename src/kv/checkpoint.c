@@ -103,6 +103,7 @@ static void attach(struct kv_tree *t, struct kv_node *n, int32_t state, ckpt_kin
     tree_unplace(t, n); /* the state's order is the page's too */
     tree_state_place(t, n);
     tree_gauge(&t->n.states, 1);
+    t->n_state_changes++;
 }
 
 /* The state is the caller's. */
@@ -113,6 +114,7 @@ static int32_t detach(struct kv_tree *t, struct kv_node *n)
     t->states[state].node = NULL;
     n->state_id = -1;
     tree_gauge(&t->n.states, -1);
+    t->n_state_changes++;
     return state;
 }
 
@@ -120,6 +122,11 @@ void tree_state_drop(struct kv_tree *t, struct kv_node *n)
 {
     if (n->state_id >= 0)
         kv_state_free(t->pool, detach(t, n));
+}
+
+uint64_t kv_tree_state_changes(const struct kv_tree *t)
+{
+    return t->n_state_changes;
 }
 
 bool kv_hold_has_state(const struct kv_hold *hold)

@@ -23,6 +23,10 @@ typedef enum ckpt_kind {
     CKPT_KINDS
 } ckpt_kind;
 
+/* Grows whenever a state comes or goes. As long as it does not, what a match found is what another
+ * one would find with the same tokens and hold, but for n_common. */
+uint64_t kv_tree_state_changes(const struct kv_tree *t);
+
 /* What the hold's last page has; false: no state. */
 bool kv_hold_has_state(const struct kv_hold *hold);
 /* The state after the hold's last token, which the caller owned, becomes its last node's. False

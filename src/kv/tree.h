@@ -108,6 +108,7 @@ struct kv_tree {
     struct tree_state *states;         /* [of the pool]; NULL: the model has none */
     size_t states_bytes;
     struct state_list state_lists[TREE_STATE_LISTS];
+    uint64_t n_state_changes; /* kept or gone, since the start */
     struct producer producers[TREE_PRODUCERS];
     int32_t n_producers_ever;
     struct tree_counters n;

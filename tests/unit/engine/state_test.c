@@ -308,6 +308,60 @@ static void sessions_share(void **state)
     stop(e, be, &w);
 }
 
+/* Linked with --wrap: walks along a text that the engine asks for. Engine thread only. */
+static uint64_t n_matches;
+
+struct kv_match __real_kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
+                                     int32_t n, int32_t *pages, uint64_t now_ns);
+struct kv_match __wrap_kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
+                                     int32_t n, int32_t *pages, uint64_t now_ns);
+
+struct kv_match __wrap_kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
+                                     int32_t n, int32_t *pages, uint64_t now_ns)
+{
+    n_matches++;
+    return __real_kv_tree_match(t, hold, tokens, n, pages, now_ns);
+}
+
+/* Who waits for a long text looks where it can go on when states come and go, not each step. */
+static void waiting_is_cheap(void **state)
+{
+    (void)state;
+    enum { WAITING = 3, LENGTH = 9000, STEP = 32 };
+    static struct text t[1 + WAITING];
+    struct be *be = fake_be_new();
+    struct engine_params p = agent_params(be);
+    struct watch w;
+    struct engine_stats s;
+    uint64_t rng = 13;
+    p.step_tokens = STEP;
+    struct engine *e = start_watched(&p, &w);
+    struct request *r[1 + WAITING];
+    t[0].n = 0;
+    extend(&t[0], LENGTH, &rng);
+    for (int i = 1; i <= WAITING; i++)
+        t[i] = t[0];
+    n_matches = 0;
+    gate(be);
+    for (int i = 0; i <= WAITING; i++) {
+        extend(&t[i], 50, &rng);
+        r[i] = make(t[i].tokens, t[i].n, 6);
+        submit(e, r[i]);
+    }
+    ungate(be);
+    for (int i = 0; i <= WAITING; i++)
+        (void)finish(e, r[i], &t[i]);
+    engine_stats_read(e, &s);
+    uint64_t kept = 0;
+    for (int i = 0; i < CKPT_KINDS; i++)
+        kept += s.checkpoints_kept[i];
+    assert_true(s.steps > LENGTH / STEP);
+    assert_int_equal(s.prefix_inflight, WAITING);
+    /* One at the start, one for each state on the way or at an end, one when the wait is over. */
+    assert_in_range(n_matches, 1 + 3 * WAITING, 1 + WAITING * (kept + 2 + 1 + WAITING));
+    stop(e, be, &w);
+}
+
 /* The one whose prefix others wait for goes away: one of them takes over. */
 static void producer_goes(void **state)
 {
@@ -397,11 +451,12 @@ static void preempted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(own_states),     cmocka_unit_test(one_at_a_time),
-        cmocka_unit_test(growing_turns),  cmocka_unit_test(changed_turns),
-        cmocka_unit_test(asked_again),    cmocka_unit_test(ladder),
-        cmocka_unit_test(sessions_share), cmocka_unit_test(producer_goes),
-        cmocka_unit_test(only_one_state), cmocka_unit_test(preempted),
+        cmocka_unit_test(own_states),       cmocka_unit_test(one_at_a_time),
+        cmocka_unit_test(growing_turns),    cmocka_unit_test(changed_turns),
+        cmocka_unit_test(asked_again),      cmocka_unit_test(ladder),
+        cmocka_unit_test(sessions_share),   cmocka_unit_test(producer_goes),
+        cmocka_unit_test(only_one_state),   cmocka_unit_test(preempted),
+        cmocka_unit_test(waiting_is_cheap),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};
     log_configure(&quiet);
