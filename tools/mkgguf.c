@@ -4,7 +4,7 @@
  *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]
  *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--period N] [--ssm-heads N]
  *          [--ssm-key-heads N] [--ssm-dim N] [--ple N] [--shared-kv N] [--vocab N] [--context N]
- *          [--quant TYPE] [--seed N] [--mix] [--untied] OUT.gguf
+ *          [--quant TYPE] [--seed N] [--mix] [--untied] [--draft] OUT.gguf
  */
 #include "lib/mkgguf.h"
 #include "base/num.h"
@@ -22,7 +22,7 @@ static int usage(const char *why, const char *what)
             "              [--ple N] [--shared-kv N]\n"
             "              [--period N] [--ssm-heads N] [--ssm-key-heads N] [--ssm-dim N]\n"
             "              [--vocab N] [--context N] [--quant TYPE] [--seed N] [--mix] [--untied]\n"
-            "              OUT.gguf\n",
+            "              [--draft] OUT.gguf\n",
             why, what);
     return 2;
 }
@@ -90,6 +90,10 @@ int main(int argc, char **argv)
         }
         if (strcmp(name, "--untied") == 0) {
             p.untied = true;
+            continue;
+        }
+        if (strcmp(name, "--draft") == 0) {
+            p.draft = true;
             continue;
         }
         if (++i == argc)

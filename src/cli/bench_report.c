@@ -4,9 +4,9 @@
  *
  * Beside the rates stands how near they are to what the machine can do:
  * - bytes of a token: of decoding, the weights as the file has them, divided by the sequences that
- *   share a step, and the keys and values that its attention reads at the cell's mean depth. Bytes
- *   times rate over the measured read bandwidth is the memory share. Reading a prompt is not bound
- *   by memory, so it has none.
+ *   share a step, the keys and values that its attention reads at the cell's mean depth, and a
+ *   recurrent state twice, as it is read and written. Bytes times rate over the measured read
+ *   bandwidth is the memory share. Reading a prompt is not bound by memory, so it has none.
  * - operations of a token: two for each weight that it is multiplied with; the output layer counts
  *   for tokens that have logits, so once in a prompt. Times rate over the measured rate of int8 dot
  *   products is the share of that. Attention is not in it.
@@ -53,6 +53,8 @@ static struct work work_of(const struct bench_report *r)
     w.expert_share = info->n_experts ? (double)info->n_experts_used / info->n_experts : 0;
     for (uint64_t i = 0; i < gguf_tensor_count(r->rt->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(r->rt->gguf, i);
+        if (model_ignores_tensor(r->rt->model, t->name))
+            continue;
         *(t->ne[2] > 1 ? &w.expert_bytes : &w.weight_bytes) += (double)t->size_bytes;
     }
     if (table)
@@ -65,13 +67,15 @@ static struct work work_of(const struct bench_report *r)
     return w;
 }
 
-/* Keys and values that one row at position `depth` reads. */
-static double kv_bytes(const struct bench_report *r, double depth)
+/* What of its own sequence one row at position `depth` reads and writes. */
+static double sequence_bytes(const struct bench_report *r, double depth)
 {
     struct kv_geom g;
+    struct state_geom state;
     if (model_kv_geom(r->rt->model, session_kv_type(r->o), &g, NULL) != T9_STATUS_OK)
         return 0;
-    return model_kv_read_bytes(r->rt->model, &g, depth);
+    model_state_geom(r->rt->model, &state);
+    return model_kv_read_bytes(r->rt->model, &g, depth) + 2.0 * (double)state.state_bytes;
 }
 
 static struct bench_figures figures_of(const struct bench_report *r, const struct bench_cell *c)
@@ -95,7 +99,8 @@ static struct bench_figures figures_of(const struct bench_report *r, const struc
         double depth = (c->depth > 0 ? c->depth : 1) + c->decode / 2.0;
         /* As if each token's experts were drawn: then so many of them are met by any. */
         double met = 1 - pow(1 - w.expert_share, c->batch);
-        f.bytes_per_token = (w.weight_bytes + met * w.expert_bytes) / c->batch + kv_bytes(r, depth);
+        f.bytes_per_token =
+            (w.weight_bytes + met * w.expert_bytes) / c->batch + sequence_bytes(r, depth);
         f.ops_per_token = decode_ops;
         ops_per_s = f.median * decode_ops;
     } else {

@@ -630,6 +630,11 @@ static bool is_of_draft(const struct model *m, str name)
     return false;
 }
 
+bool model_ignores_tensor(const struct model *m, str name)
+{
+    return known_unused(name) || is_of_draft(m, name);
+}
+
 /* A draft head's blocks say that they are: a count that is too large must not hide layers. */
 static t9_status check_draft(const struct binder *b, struct t9_err *err)
 {
@@ -651,7 +656,7 @@ static t9_status check_all_used(const struct binder *b, struct t9_err *err)
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
         if (b->used[i])
             continue;
-        if (!known_unused(t->name) && !is_of_draft(b->m, t->name))
+        if (!model_ignores_tensor(b->m, t->name))
             return t9_fail(err, T9_STATUS_UNSUPPORTED,
                            "tensor " STR_FMT " is not one that architecture '%s' has here",
                            STR_ARG(t->name), b->m->arch->name);

@@ -61,6 +61,8 @@ static inline uint64_t model_n_params_met(const struct model_info *info)
     uint64_t of_one = info->n_expert_params / (uint64_t)info->n_experts;
     return n - of_one * (uint64_t)(info->n_experts - info->n_experts_used);
 }
+/* Whether a tensor of the model's file is one that nothing reads, such as a draft head's. */
+bool model_ignores_tensor(const struct model *m, str name);
 /* Page geometry of this model's KV for a KV type. */
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
                         struct t9_err *err);

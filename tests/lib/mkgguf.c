@@ -484,6 +484,10 @@ static void add_tensors(struct maker *m)
         else
             add_layer(m, i);
     }
+    if (p->draft) {
+        add_layer(m, p->layers);
+        add_matrix(m, p->layers, "nextn.eh_proj", 2 * (uint64_t)p->width, p->width, false);
+    }
     add_tensor(m, is_lfm2(p) ? "token_embd_norm.weight" : "output_norm.weight", DTYPE_F32, p->width,
                0, 1, 0.1f);
     if (p->untied)
@@ -760,7 +764,9 @@ static void add_keys(struct maker *m)
         gw_u32(&m->w, "general.sampling.top_k", 20);
         gw_f32(&m->w, "general.sampling.min_p", p->min_p);
     }
-    arch_u32(m, "block_count", p->layers);
+    arch_u32(m, "block_count", p->layers + p->draft);
+    if (p->draft)
+        arch_u32(m, "nextn_predict_layers", 1);
     arch_u32(m, "context_length", p->context);
     arch_u32(m, "embedding_length", p->width);
     if (is_gemma4(p))
@@ -834,6 +840,8 @@ static t9_status check_params(const struct mkgguf_params *p, struct t9_err *err)
         return t9_fail(err, T9_STATUS_INVALID, "width must be a multiple of heads");
     if (p->experts > 512 || p->experts_used > n_experts(p) || (p->merged && is_gpt_oss(p)))
         return t9_fail(err, T9_STATUS_INVALID, "experts out of range, or merged in gpt-oss");
+    if (p->draft && !is_delta(p))
+        return t9_fail(err, T9_STATUS_INVALID, "no draft head in architecture %s", p->arch);
     if (is_gemma4(p) && (hd % 4 != 0 || p->shared_kv + 2 > p->layers + (p->shared_kv == 0)))
         return t9_fail(err, T9_STATUS_INVALID, "head size no multiple of 4, or all layers share");
     if (p->period > 1024 || p->ssm_dim > 256 || p->ssm_heads > 1024 || p->ssm_key_heads > 1024 ||

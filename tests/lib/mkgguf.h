@@ -27,6 +27,7 @@ struct mkgguf_params {
                        IQ to IQ4_NL, F16 when 32 does not divide either */
     bool mix;       /* Q6_K in token_embd, output and in attn_v, ffn_down of even layers */
     bool untied;    /* has output.weight */
+    bool draft;     /* of models with a delta net: a draft head's block behind the layers */
     uint64_t seed;
     bool fim;    /* tokens for a text with a hole, instead of <think> </think> <tool_call> */
     float min_p; /* not 0: the file recommends it, a temperature of 0.25 and a top_k of 20 */

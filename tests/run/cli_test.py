@@ -612,6 +612,24 @@ def test_bench_formats(cli):
     check(len(table) == 5 and len({x.count("|") for x in table}) == 1, "%r" % table)
 
 
+def test_bench_bytes_per_token(cli):
+    """The weights that are read, without a draft head's, the keys and values, and the state twice."""
+    path = os.path.join(cli.tmp, "delta.gguf")
+    heads, keys, dim, taps, kv_heads, head_dim = 4, 2, 64, 4, 2, 16
+    for flags in [], ["--draft"]:
+        subprocess.run([cli.a.mkgguf, "--arch", "qwen35", "--width", "64", "--heads", "4", "--ffn", "64", "--context",
+                        "64", *flags, path], check=True)
+        tensors = json.loads(cli.run("inspect", path, "--json")[0])["tensors"]
+        check(any("nextn" in t["name"] for t in tensors) == bool(flags), "%r" % flags)
+        weights = sum(t["bytes"] for t in tensors if not t["name"].startswith("blk.2."))
+        state = 4 * (heads * dim * dim + (taps - 1) * (2 * keys + heads) * dim)
+        cells = json.loads(cli.run("bench", path, "-p", "0", "-n", "4", "-d", "20", "-b", "1,2", "-r", "1",
+                                   "--json")[0])["cells"]
+        for cell, batch in zip(cells, (1, 2)):
+            wanted = weights / batch + 22 * 2 * kv_heads * head_dim * 2 + 2 * state
+            check(abs(cell["bytes_per_token"] - wanted) < 1, "%r: %r" % (wanted, cell))
+
+
 def test_bench_refuses_early(cli):
     """What cannot be run is refused before anything is measured; what waits for others has a place."""
     out, err = cli.run("bench", cli.tiny, "-p", "8", "-n", "4", "-d", "0,5000", "-r", "1", code=1)
