@@ -153,6 +153,22 @@ static t9_status read_recurrent(struct reader *r, const struct arch *arch, struc
     return T9_STATUS_OK;
 }
 
+/* Keys that may be lists have a value for each layer; a draft head's blocks may be counted, too. */
+static t9_status check_lists(struct reader *r, const struct hparams *hp, struct t9_err *err)
+{
+    static const char *const suffixes[] = {
+        "attention.head_count", "attention.head_count_kv", "attention.recurrent_layers",
+        "attention.sliding_window_pattern", "feed_forward_length"};
+    uint64_t n = (uint64_t)hp->n_layers, n_draft = (uint64_t)hp->n_draft_layers;
+    for (size_t i = 0; i < T9_COUNT(suffixes); i++) {
+        const struct gguf_kv *kv = gguf_kv_find(r->g, key(r, suffixes[i]));
+        if (kv && kv->type == GGUF_TYPE_ARR && kv->arr.n != n && kv->arr.n != n + n_draft)
+            return t9_fail(err, T9_STATUS_CORRUPT, "%s has %" PRIu64 " values for %d layers",
+                           r->key, kv->arr.n, hp->n_layers);
+    }
+    return T9_STATUS_OK;
+}
+
 static bool is_own_key(const struct arch *arch, const char *suffix)
 {
     for (size_t i = 0; arch->own_keys && arch->own_keys[i]; i++) {
@@ -347,6 +363,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(f32_in_range(r.key, hp->eps, 1e-30f, 0.1f, err));
     T9_TRY(refuse_foreign(&r, m, err));
     T9_TRY(read_recurrent(&r, m->arch, hp, err));
+    T9_TRY(check_lists(&r, hp, err));
     T9_TRY(read_heads(&r, m->arch, hp, err));
     return read_rope(&r, hp, err);
 }
@@ -548,6 +565,8 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
     struct reader r = {.g = g, .arch = m->arch->name};
     struct hparams *hp = &m->hp;
     T9_TRY(need_i32(&r, "attention.sliding_window", INT32_MAX, &hp->window, err));
+    /* None of these was trained with what a file without the key means elsewhere. */
+    T9_TRY(gguf_get_f32(g, key(&r, "rope.freq_base"), &hp->rope.freq_base, err));
     T9_TRY(read_pattern(&r, hp, period, err));
     hp->rope_sliding = (struct rope_params){.n_rot = hp->rope.n_rot,
                                             .neox = hp->rope.neox,

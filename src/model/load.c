@@ -27,6 +27,15 @@ const char *model_known_archs(void)
            "qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe";
 }
 
+enum { OPTIONALS_MAX = 16 };
+
+/* A name that layers may have a tensor of. */
+struct optional {
+    char name[64];
+    int32_t layer; /* the first that asked for it, and ... */
+    bool there;    /* ... whether it has one */
+};
+
 /* Loading state. */
 struct binder {
     struct model *m;
@@ -34,6 +43,8 @@ struct binder {
     const struct model_load_params *params;
     bool *used; /* [tensor count] */
     uint64_t done_bytes, total_bytes;
+    struct optional optionals[OPTIONALS_MAX];
+    int n_optionals;
 };
 
 /* What a weight_src reads from: of each `step_bytes` of a tensor, part_bytes from `offset` on. */
@@ -144,12 +155,37 @@ static const struct gguf_tensor *tensor_of(const struct binder *b, int32_t layer
     return gguf_tensor_find(b->g, full);
 }
 
+/* An optional tensor is in all layers that ask for it or in none: a file of which one is lost would
+ * be computed without it, in silence. */
+static t9_status check_optional(struct binder *b, int32_t layer, const char *name, bool there,
+                                struct t9_err *err)
+{
+    int i = 0;
+    while (i < b->n_optionals && strcmp(b->optionals[i].name, name) != 0)
+        i++;
+    struct optional *o = &b->optionals[i];
+    if (i == b->n_optionals) {
+        if (i == OPTIONALS_MAX)
+            return t9_fail(err, T9_STATUS_INTERNAL, "more kinds of optional tensors than %d", i);
+        o->layer = layer;
+        o->there = there;
+        (void)snprintf(o->name, sizeof(o->name), "%s", name);
+        b->n_optionals++;
+    }
+    if (o->there != there)
+        return t9_fail(err, T9_STATUS_CORRUPT, "tensor blk.%d.%s is missing; layer %d has one",
+                       there ? o->layer : layer, name, there ? layer : o->layer);
+    return T9_STATUS_OK;
+}
+
 /* Finds a tensor and marks it used; *out == NULL when absent. */
 static t9_status find(struct binder *b, const struct gguf_tensor **out, int32_t layer,
                       const char *name, struct shape s, int flags, struct t9_err *err)
 {
     char full[64];
     *out = tensor_of(b, layer, name, full);
+    if (layer >= 0 && (flags & BIND_OPTIONAL))
+        T9_TRY(check_optional(b, layer, name, *out != NULL, err));
     if (!*out) {
         if (flags & BIND_OPTIONAL)
             return T9_STATUS_OK;

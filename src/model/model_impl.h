@@ -150,6 +150,7 @@ struct model {
 struct binder;
 
 /* Flags of the bind functions; the last is for biases, see bind_linear. */
+/* What is optional is so for the layers that ask for it together: all have it or none. */
 enum { BIND_REQUIRED = 0, BIND_OPTIONAL = 1, BIND_NO_BIAS = 2 };
 
 /* In what the blocks of the architectures differ. */

@@ -95,6 +95,8 @@ static t9_status bind_delta(struct model *m, struct binder *b, int32_t il, struc
     T9_TRY(bind_qkvz(m, b, il, err));
     T9_TRY(bind_gates(m, b, il, err));
     T9_TRY(bind_conv(b, &d->conv, il, "ssm_conv1d.weight", s->taps, s->channels, err));
+    /* Below 0 in trained models. Others are computed as they are: files of random weights that say
+     * what other programs compute have values above 0, and nothing hangs on the sign. */
     T9_TRY(bind_vector(b, &d->a, il, "ssm_a", s->n_heads, BIND_REQUIRED, err));
     T9_TRY(bind_vector(b, &d->dt, il, "ssm_dt.bias", s->n_heads, BIND_REQUIRED, err));
     T9_TRY(bind_vector(b, &d->norm, il, "ssm_norm.weight", s->value_dim, BIND_REQUIRED, err));

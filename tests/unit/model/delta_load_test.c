@@ -39,7 +39,8 @@ struct change {
     const char *without_key, *u32_key;      /* suffixes */
     uint32_t u32;
     bool recurrent[LAYERS], listed, fused;
-    const char *odd; /* tensor whose third value is `odd_value` */
+    uint64_t n_listed; /* 0: LAYERS */
+    const char *odd;   /* tensor whose third value is `odd_value` */
     float odd_value;
     uint32_t kv_heads[LAYERS + DRAFT]; /* of each layer */
 };
@@ -99,7 +100,9 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
         gw_arr(w, key, GGUF_TYPE_I32, sections, 4);
     snprintf(key, sizeof(key), "%s.attention.recurrent_layers", arch_of(c));
     if (c->listed)
-        gw_arr(w, key, GGUF_TYPE_BOOL, c->recurrent, LAYERS);
+        gw_arr(w, key, GGUF_TYPE_BOOL,
+               (const bool[LAYERS + DRAFT + 1]){c->recurrent[0], c->recurrent[1]},
+               c->n_listed ? c->n_listed : LAYERS);
     if (!has_experts(c))
         return;
     put_key(w, c, "expert_count", EXPERTS);
@@ -267,6 +270,11 @@ static void test_layers(void **state)
     assert_int_equal(l.m->layers[0].state_layer, -1);
     assert_int_equal(l.m->layers[1].state_layer, 0);
     loaded_free(&l);
+    /* The draft head's block may be counted. */
+    expect_ok((struct change){.listed = true, .n_listed = LAYERS + DRAFT}, &l);
+    loaded_free(&l);
+    expect_refusal((struct change){.listed = true, .n_listed = LAYERS + DRAFT + 1},
+                   T9_STATUS_CORRUPT, "recurrent_layers has 4 values for 2 layers");
     expect_ok((struct change){.listed = true}, &l);
     assert_int_equal(model_info(l.m)->n_recurrent, 0);
     loaded_free(&l);

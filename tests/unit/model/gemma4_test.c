@@ -35,6 +35,8 @@ struct change {
     bool no_values;        /* full layers have no attn_v */
     bool dense;            /* no experts */
     bool all_shared_slide; /* the first layers are full ones alone */
+    bool no_scales;        /* no layer has layer_output_scale */
+    bool odd_heads;        /* sliding ones, by the keys */
 };
 
 static bool slides(const struct change *c, uint32_t il)
@@ -79,13 +81,15 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     put_key(w, c, "attention.sliding_window", 16);
     put_key(w, c, "attention.key_length", FULL);
     put_key(w, c, "attention.value_length", FULL);
-    put_key(w, c, "attention.key_length_swa", SLIDING);
-    put_key(w, c, "attention.value_length_swa", SLIDING);
+    put_key(w, c, "attention.key_length_swa", SLIDING + c->odd_heads);
+    put_key(w, c, "attention.value_length_swa", SLIDING + c->odd_heads);
     put_key(w, c, "rope.dimension_count", FULL);
-    put_key(w, c, "rope.dimension_count_swa", SLIDING);
+    put_key(w, c, "rope.dimension_count_swa", SLIDING + c->odd_heads);
     put_key(w, c, "attention.shared_kv_layers", SHARED);
     put_key(w, c, "embedding_length_per_layer_input", PLE);
     gw_f32(w, "gemma4.attention.layer_norm_rms_epsilon", 1e-6f);
+    if (!is(c->without, "rope.freq_base"))
+        gw_f32(w, "gemma4.rope.freq_base", 10000);
     gw_f32(w, "gemma4.final_logit_softcapping", is(c->key, "cap") ? -(float)c->value : 30);
     if (c->dense)
         return;
@@ -131,7 +135,7 @@ static void put_layer(struct gguf_writer *w, const struct change *c, uint32_t il
         {"ffn_up.weight", EMBD, ff, 0, true},
         {"ffn_down.weight", ff, EMBD, 0, true},
         {"post_ffw_norm.weight", EMBD, 0, 0, true},
-        {"layer_output_scale.weight", 1, 0, 0, true},
+        {"layer_output_scale.weight", 1, 0, 0, !c->no_scales},
         {"inp_gate.weight", EMBD, PLE, 0, true},
         {"proj.weight", PLE, EMBD, 0, true},
         {"post_norm.weight", EMBD, 0, 0, true},
@@ -244,11 +248,11 @@ static void test_forms(void **state)
     assert_non_null(l.m->layers[1].v);
     assert_null(l.m->layers[0].router);
     loaded_free(&l);
-    /* Files may have what layers that share do not read; a scale is optional. */
+    /* Files may have what layers that share do not read; scales are optional. */
     expect_ok(&l, (struct change){.extra = "blk.4.attn_k_norm.weight"});
     assert_null(l.m->layers[4].k_norm);
     loaded_free(&l);
-    expect_ok(&l, (struct change){.without = "blk.1.layer_output_scale.weight"});
+    expect_ok(&l, (struct change){.no_scales = true});
     assert_true(l.m->layers[1].g4.out_scale == 1);
     loaded_free(&l);
     expect_ok(&l, (struct change){.without = "expert_count", .dense = true});
@@ -269,6 +273,11 @@ static void test_refusals(void **state)
         {T9_STATUS_CORRUPT,
          "gemma4.attention.sliding_window_pattern is missing",
          {.without = "attention.sliding_window_pattern"}},
+        {T9_STATUS_CORRUPT, "gemma4.rope.freq_base", {.without = "rope.freq_base"}},
+        {T9_STATUS_CORRUPT, "rope.dimension_count_swa of 5 rotated", {.odd_heads = true}},
+        {T9_STATUS_CORRUPT,
+         "tensor blk.1.layer_output_scale.weight is missing; layer 0 has one",
+         {.without = "blk.1.layer_output_scale.weight"}},
         {T9_STATUS_CORRUPT,
          "tensor blk.1.attn_k.weight is missing",
          {.without = "blk.1.attn_k.weight"}},

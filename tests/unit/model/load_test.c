@@ -17,11 +17,11 @@ enum { EMBD = 8, HEADS = 2, KV_HEADS = 1, HEAD = 4, FF = 16, VOCAB = 10, LAYERS 
 
 /* One deviation from the valid file. */
 struct change {
-    const char *arch;        /* NULL = llama */
-    const char *without_key; /* suffix */
-    const char *without;     /* tensor */
-    const char *reshaped;    /* tensor that gets one value more in its rows */
-    const char *extra;       /* tensor [8] that is added */
+    const char *arch;         /* NULL = llama */
+    const char *without_key;  /* suffix */
+    const char *without;      /* tensor */
+    const char *reshaped;     /* tensor that gets one value more in its rows */
+    const char *extra, *more; /* tensors [8] that are added */
     const char *u32_key, *f32_key, *str_key, *bool_key; /* suffix of a key that is set */
     uint32_t u32;
     float f32;
@@ -32,6 +32,8 @@ struct change {
     bool dense_first;          /* layer 0 has no experts */
     int32_t sections[4];       /* rope.dimension_sections, where there are any */
     uint32_t kv_heads[LAYERS]; /* of lfm2's layers, where they are not 0 and KV_HEADS */
+    const char *list_key;      /* suffix of a key that is a list of n_list ones */
+    uint64_t n_list;
 };
 
 static void key_of(char out[128], const struct change *c, const char *suffix)
@@ -43,7 +45,8 @@ static void put_u32(struct gguf_writer *w, const struct change *c, const char *s
 {
     char key[128];
     key_of(key, c, suffix);
-    if (c->u32_key && strcmp(c->u32_key, suffix) == 0)
+    if ((c->u32_key && strcmp(c->u32_key, suffix) == 0) ||
+        (c->list_key && strcmp(c->list_key, suffix) == 0))
         return;
     if (!c->without_key || strcmp(c->without_key, suffix) != 0)
         gw_u32(w, key, v);
@@ -100,8 +103,12 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     key_of(key, c, "rope.dimension_sections");
     if (c->sections[0])
         gw_arr(w, key, GGUF_TYPE_I32, c->sections, 4);
-    if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss"))
+    if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss")) {
         put_u32(w, c, "attention.sliding_window", 16);
+        key_of(key, c, "rope.freq_base");
+        if (!c->without_key || strcmp(c->without_key, "rope.freq_base") != 0)
+            gw_f32(w, key, 10000);
+    }
     if (has_experts(c)) {
         put_u32(w, c, "expert_count", EXPERTS);
         put_u32(w, c, "expert_used_count", 2);
@@ -112,6 +119,11 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     if (c->u32_key) {
         key_of(key, c, c->u32_key);
         gw_u32(w, key, c->u32);
+    }
+    if (c->list_key) {
+        static const uint32_t ones[LAYERS + 1] = {1, 1, 1};
+        key_of(key, c, c->list_key);
+        gw_arr(w, key, GGUF_TYPE_U32, ones, c->n_list);
     }
     if (c->f32_key) {
         key_of(key, c, c->f32_key);
@@ -265,6 +277,8 @@ static t9_status load_changed(struct loaded *l, const struct change *c,
         put_block(&w, c, il);
     if (c->extra)
         put_tensor(&w, c, c->extra, EMBD, 0);
+    if (c->more)
+        put_tensor(&w, c, c->more, EMBD, 0);
     return loaded_from(l, &w, params);
 }
 
@@ -354,6 +368,8 @@ static void test_gemma3(void **state)
 
     gemma3_refused((struct change){.without_key = "attention.sliding_window"}, T9_STATUS_CORRUPT,
                    "gemma3.attention.sliding_window");
+    gemma3_refused((struct change){.without_key = "rope.freq_base"}, T9_STATUS_CORRUPT,
+                   "gemma3.rope.freq_base");
     gemma3_refused((struct change){.u32_key = "attention.sliding_window", .u32 = 0},
                    T9_STATUS_CORRUPT, "gemma3.attention.sliding_window is 0");
     gemma3_refused((struct change){.u32_key = pattern, .u32 = 0}, T9_STATUS_CORRUPT,
@@ -366,6 +382,48 @@ static void test_gemma3(void **state)
                    T9_STATUS_UNSUPPORTED, "final_logit_softcapping = 30 is not supported");
     gemma3_refused((struct change){.without = "blk.1.post_ffw_norm.weight"}, T9_STATUS_CORRUPT,
                    "tensor blk.1.post_ffw_norm.weight is missing");
+}
+
+/* A list has a value for each layer: a longer one is of another model. */
+static void test_lists(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *suffix;
+    } lists[] = {{"llama", "attention.head_count"},
+                 {"llama", "attention.head_count_kv"},
+                 {"llama", "feed_forward_length"},
+                 {"lfm2", "attention.head_count_kv"},
+                 {"gemma3", "attention.sliding_window_pattern"}};
+    for (size_t i = 0; i < T9_COUNT(lists); i++) {
+        char part[128];
+        struct change c = {.arch = lists[i].arch, .list_key = lists[i].suffix};
+        c.without_key = strcmp(c.arch, "lfm2") == 0 ? c.list_key : NULL;
+        snprintf(part, sizeof(part), "%s.%s has 3 values for 2 layers", c.arch, c.list_key);
+        c.n_list = LAYERS + 1;
+        expect_refusal(c, T9_STATUS_CORRUPT, part);
+        c.n_list = LAYERS - 1;
+        expect_refusal(c, T9_STATUS_CORRUPT, c.list_key);
+    }
+}
+
+/* What layers may have is missing in one of those that may. */
+static void test_one_is_missing(void **state)
+{
+    (void)state;
+    static const struct {
+        struct change c;
+        const char *part;
+    } cases[] = {
+        {{.extra = "blk.0.attn_q.bias"}, "tensor blk.1.attn_q.bias is missing; layer 0 has one"},
+        {{.extra = "blk.1.attn_q.bias"}, "tensor blk.0.attn_q.bias is missing; layer 1 has one"},
+        {{.arch = "lfm2moe", .without = "blk.0.exp_probs_b.bias"},
+         "tensor blk.0.exp_probs_b.bias is missing; layer 1 has one"},
+        {{.arch = "lfm2moe", .without = "blk.1.exp_probs_b.bias"},
+         "tensor blk.1.exp_probs_b.bias is missing; layer 0 has one"},
+    };
+    for (size_t i = 0; i < T9_COUNT(cases); i++)
+        expect_refusal(cases[i].c, T9_STATUS_CORRUPT, cases[i].part);
 }
 
 /* Those that are known and not supported are refused with what they are. */
@@ -574,11 +632,11 @@ static void test_lfm2(void **state)
     assert_true(l.m->hp.route_scale == 1);
     loaded_free(&l);
     expect_ok((struct change){.arch = "lfm2moe",
+                              .dense_first = true,
                               .without = "blk.1.exp_probs_b.bias",
                               .f32_key = "expert_weights_scale",
                               .f32 = 2.5f},
               &l);
-    assert_non_null(l.m->layers[0].router_bias);
     assert_null(l.m->layers[1].router_bias);
     assert_true(l.m->hp.route_scale == 2.5f);
     loaded_free(&l);
@@ -737,7 +795,7 @@ static void test_tensors(void **state)
     expect_refusal((struct change){.extra = "blk.2.attn_norm.weight"}, T9_STATUS_UNSUPPORTED,
                    "blk.2.attn_norm.weight");
     /* Optional and known but unused ones load. */
-    expect_ok((struct change){.extra = "blk.0.attn_q.bias"}, &l);
+    expect_ok((struct change){.extra = "blk.0.attn_q.bias", .more = "blk.1.attn_q.bias"}, &l);
     assert_non_null(l.m->layers[0].q->bias);
     loaded_free(&l);
     expect_ok((struct change){.extra = "blk.0.attn_rot_embd.weight"}, &l);
@@ -993,6 +1051,8 @@ int main(void)
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_architectures),
         cmocka_unit_test(test_relatives),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_one_is_missing),
         cmocka_unit_test(test_temperature),
         cmocka_unit_test(test_sections),
         cmocka_unit_test(test_gemma3),
