@@ -371,8 +371,9 @@ struct t9_stats {
     /* pages_total = used by requests + cold (cached, unused) + free; pinned: of used and cold */
     int32_t kv_pages_total, kv_pages_used, kv_pages_cold, kv_pages_pinned, kv_pages_free;
     uint64_t kv_page_bytes;
-    /* A step is expected to take cost_step + rows * cost_row + attended keys * cost_key. */
-    double cost_step_ns, cost_row_ns, cost_key_ns;
+    /* A step is expected to take cost_step + rows * cost_row + attended keys * cost_key +
+     * cost_experts * the part of a layer's experts that its rows meet. */
+    double cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns;
     double decode_step_ns; /* a step without prompt rows, moving average */
     uint64_t steps, rows;
     uint64_t prompt_tokens, cached_tokens, generated_tokens, recomputed_tokens;
@@ -418,7 +419,8 @@ struct t9_state {
     int32_t n_requests, n_queue;
     struct t9_state_request requests[T9_STATE_REQUESTS_MAX];
     struct t9_state_request queue[T9_STATE_REQUESTS_MAX];
-    double cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns; /* as in struct t9_stats */
+    /* As in struct t9_stats. */
+    double cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns, decode_step_ns;
     int32_t states_used, states_kept; /* of models with recurrent layers: of requests, cached */
 };
 /* INVALID for a wrong struct_size. */

@@ -87,7 +87,8 @@ class Stats(Sized):
         [(n, c.c_int32) for n in ("running", "waiting", "waiting_prefix", "waiting_preempted", "kv_pages_total",
                                   "kv_pages_used", "kv_pages_cold", "kv_pages_pinned", "kv_pages_free")] +
         [("kv_page_bytes", c.c_uint64)] +
-        [(n, c.c_double) for n in ("cost_step_ns", "cost_row_ns", "cost_key_ns", "decode_step_ns")] +
+        [(n, c.c_double) for n in ("cost_step_ns", "cost_row_ns", "cost_key_ns", "cost_experts_ns",
+                                     "decode_step_ns")] +
         [(n, c.c_uint64) for n in ("steps", "rows", "prompt_tokens", "cached_tokens", "generated_tokens",
                                    "recomputed_tokens", "requests_admitted", "requests_stop", "requests_length",
                                    "requests_cancelled", "requests_error", "requests_expired", "prefix_full",

@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #define ATTENTION_SLOWER 4.0
+#define EXPERTS_SLOWER   3.0 /* to read a weight beside using it once */
 
 enum {
     MAX_BATCH_MAX = 1024,
@@ -168,6 +169,18 @@ static double key_ratio(const struct model_info *m)
     return per_row > 0.0 ? ATTENTION_SLOWER * per_key / per_row : 0.0;
 }
 
+/* What reading the weights of all experts costs of a row. */
+static double experts_ratio(const struct model_info *m)
+{
+    double per_row = (double)model_n_params_met(m);
+    return per_row > 0.0 ? EXPERTS_SLOWER * (double)m->n_expert_params / per_row : 0.0;
+}
+
+static double experts_met(const struct model_info *m)
+{
+    return m->n_experts > 0 ? (double)m->n_experts_used / (double)m->n_experts : 0.0;
+}
+
 static bool has_started(void *ctx)
 {
     struct engine *e = ctx;
@@ -184,6 +197,8 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
     e->p = *p;
     e->info = model_info(p->model);
     e->fit.key_ratio = key_ratio(e->info);
+    e->fit.experts_ratio = experts_ratio(e->info);
+    e->cost.experts_met = experts_met(e->info);
     t9_status st = alloc_step(e, err);
     if (st == T9_STATUS_OK)
         st = thread_start(&e->thread, "t9-engine", loop_main, e, err);

@@ -35,7 +35,7 @@ struct engine_counters {
     _Atomic uint64_t ttft_bucket[16], gap_bucket[16];
     _Atomic uint64_t ttft_count, gap_count, ttft_sum_ns, gap_sum_ns;
     /* Gauges, doubles as their bits. */
-    _Atomic uint64_t cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns;
+    _Atomic uint64_t cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns, decode_step_ns;
 };
 
 /* A sequence slot. Engine thread only. Its first hold.n_pages pages are the tree's, shared; the

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    HEAD_CAP = 256,
+    HEAD_CAP = 320,
     SEQ_CAP = 112,
 };
 
@@ -38,10 +38,11 @@ size_t plan_log_encode(char *out, size_t cap, const struct sched_step *in,
 {
     const struct sched_cost *c = &in->cost;
     int at = snprintf(out, cap,
-                      "{\"t9_plan\":1,\"step\":%" PRIu64 ",\"step_tokens\":%d,\"cost\":[%" PRIu64
-                      ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "],\"seqs\":[",
+                      "{\"t9_plan\":2,\"step\":%" PRIu64 ",\"step_tokens\":%d,\"cost\":[%" PRIu64
+                      ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 "],\"seqs\":[",
                       in->step, in->step_tokens, bits_of(c->step_ns), bits_of(c->row_ns),
-                      bits_of(c->key_ns), bits_of(c->stretch));
+                      bits_of(c->key_ns), bits_of(c->stretch), bits_of(c->experts_ns),
+                      bits_of(c->experts_met));
     const char *comma = "";
     for (int32_t i = 0; i < n; i++) {
         const struct sched_seq *s = &seqs[i];
@@ -156,7 +157,7 @@ t9_status plan_log_decode(struct plan_replay *p, str line, struct t9_err *err)
 {
     struct reader r = {.line = line, .ok = true};
     p->n = 0;
-    expect(&r, "{\"t9_plan\":1,\"step\":");
+    expect(&r, "{\"t9_plan\":2,\"step\":");
     p->in.step = number(&r, UINT64_MAX);
     expect(&r, ",\"step_tokens\":");
     p->in.step_tokens = number_i32(&r);
@@ -168,6 +169,11 @@ t9_status plan_log_decode(struct plan_replay *p, str line, struct t9_err *err)
     p->in.cost.key_ns = cost(&r);
     expect(&r, ",");
     p->in.cost.stretch = cost(&r);
+    expect(&r, ",");
+    p->in.cost.experts_ns = cost(&r);
+    expect(&r, ",");
+    p->in.cost.experts_met = cost(&r);
+    r.ok = r.ok && p->in.cost.experts_met <= 1.0;
     expect(&r, "],\"seqs\":[");
     while (r.ok && !next_is(&r, ']')) {
         if (p->n == PLAN_LOG_SEQS_MAX)
@@ -182,7 +188,7 @@ t9_status plan_log_decode(struct plan_replay *p, str line, struct t9_err *err)
     expect(&r, "}");
     if (!r.ok || r.at != line.n || p->in.step_tokens < 1)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "plan log: not a step of version 1, at byte %zu of the line", r.at);
+                       "plan log: not a step of version 2, at byte %zu of the line", r.at);
     return T9_STATUS_OK;
 }
 

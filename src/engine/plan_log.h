@@ -2,7 +2,7 @@
  * engine/plan_log.h - one line of JSON per step: what the scheduler was given and what it answered;
  * and the replay that asks the same scheduler again.
  *
- *     {"t9_plan":1,"step":S,"step_tokens":T,"cost":[step,row,key,stretch],
+ *     {"t9_plan":2,"step":S,"step_tokens":T,"cost":[step,row,key,stretch,experts,met],
  *      "seqs":[[decoding,priority,n_pending,n_computed,order,last_step,n_rows],...],"rows":R}
  *
  * with ",n_limit" after the n_rows of a sequence that has a limit,

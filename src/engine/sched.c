@@ -16,10 +16,15 @@
 
 #include "backend/kv_geom.h"
 
+#include <math.h>
+
 /* Below the promises by a margin, since an estimate misses at times. */
 #define DECODING_STEP_NS 140e6
 #define DECODING_STRETCH 1.7 /* of a decode-only step */
 #define PROMPT_STEP_NS   200e6
+/* Rows share the reading of experts' weights only in long steps (decision 0026). */
+#define EXPERTS_STEP_NS 800e6
+#define EXPERTS_STRETCH 4.0 /* of reading all experts once */
 
 #define OLDEST_SHARE 0.25
 #define FORGET       0.98
@@ -43,17 +48,27 @@ double sched_keys(int32_t n_computed, int32_t n_rows)
     return (double)n_rows * (double)n_computed + 0.5 * (double)n_rows * ((double)n_rows + 1.0);
 }
 
-double sched_cost_ns(const struct sched_cost *c, double rows, double keys)
+/* Expected part of a layer's experts that `rows` rows meet, each its own few by chance. */
+static double part_met(const struct sched_cost *c, int32_t rows)
 {
-    return c->stretch * (c->step_ns + rows * c->row_ns + keys * c->key_ns);
+    return c->experts_met > 0.0 ? 1.0 - pow(1.0 - c->experts_met, (double)rows) : 0.0;
+}
+
+double sched_cost_ns(const struct sched_cost *c, int32_t rows, double keys)
+{
+    return c->stretch * (c->step_ns + (double)rows * c->row_ns + keys * c->key_ns +
+                         part_met(c, rows) * c->experts_ns);
 }
 
 double sched_prompt_ns(const struct sched_cost *c, int32_t n_computed, int32_t n,
                        int32_t step_tokens)
 {
+    double all = sched_cost_ns(c, n, sched_keys(n_computed, n));
+    if (n <= step_tokens)
+        return all;
     double steps = (double)n / (double)step_tokens;
-    double all = sched_cost_ns(c, (double)n, sched_keys(n_computed, n));
-    return steps > 1.0 ? all + (steps - 1.0) * c->step_ns * c->stretch : all;
+    double a_step = c->step_ns + part_met(c, step_tokens) * c->experts_ns;
+    return all + (steps - 1.0) * a_step * c->stretch;
 }
 
 /* How much longer than expected a step took; follows upwards fast. */
@@ -67,28 +82,29 @@ static void follow_stretch(struct sched_cost *c, double ratio)
 }
 
 /* What a prompt row costs beside the others of its step. */
-static void follow_row(struct sched_fit *f, int32_t rows, int32_t prompt_rows, double keys,
+static void follow_row(struct sched_fit *f, const double at[SCHED_TERMS], int32_t prompt_rows,
                        double y)
 {
     if (prompt_rows == 0) {
         f->decode_ns += (f->decode_ns > 0.0 ? 0.1 : 1.0) * (y - f->decode_ns);
         return;
     }
-    double more = rows > prompt_rows ? y - f->decode_ns : y;
+    double more = at[0] > (double)prompt_rows ? y - f->decode_ns : y;
     if (more < 0.2 * y)
         more = 0.2 * y;
-    double row_ns = more / ((double)prompt_rows + f->key_ratio * keys);
+    double row_ns = more / ((double)prompt_rows + f->key_ratio * at[2] + f->experts_ratio * at[3]);
     f->row_ns += (f->row_ns > 0.0 ? 0.1 : 1.0) * (row_ns - f->row_ns);
 }
 
 static void fit(struct sched_fit *f)
 {
-    const double expected[3] = {f->row_ns, 0.0, f->row_ns * f->key_ratio};
-    for (int i = 0; i < FIT_ROUNDS * 3; i++) {
-        int at = i % 3;
+    const double expected[SCHED_TERMS] = {f->row_ns, 0.0, f->row_ns * f->key_ratio,
+                                          f->row_ns * f->experts_ratio};
+    for (int i = 0; i < FIT_ROUNDS * SCHED_TERMS; i++) {
+        int at = i % SCHED_TERMS;
         double rest = f->rhs[0][at] + f->rhs[1][at];
         double own = f->sum[0][at][at] + f->sum[1][at][at];
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < SCHED_TERMS; k++)
             rest -= k == at ? 0.0 : (f->sum[0][at][k] + f->sum[1][at][k]) * f->x[k];
         if (expected[at] > 0.0) {
             rest += PRIOR / expected[at];
@@ -102,9 +118,11 @@ static void fit(struct sched_fit *f)
 void sched_cost_update(struct sched_fit *f, struct sched_cost *c, int32_t rows, int32_t prompt_rows,
                        double keys, uint64_t step_ns)
 {
-    const double at[3] = {(double)rows, 1.0, keys};
+    const double at[SCHED_TERMS] = {(double)rows, 1.0, keys, part_met(c, rows)};
     double y = step_ns > 0 ? (double)step_ns : 1.0;
-    double expected = c->step_ns + (double)rows * c->row_ns + keys * c->key_ns;
+    double expected = 0.0;
+    for (int i = 0; i < SCHED_TERMS; i++)
+        expected += at[i] * f->x[i];
     if (c->stretch < 1.0)
         c->stretch = 1.0;
     if (f->n >= OUTLIER_AFTER && expected > 0.0) {
@@ -114,19 +132,20 @@ void sched_cost_update(struct sched_fit *f, struct sched_cost *c, int32_t rows, 
     }
     if (f->n < OUTLIER_AFTER)
         f->n++;
-    double(*sum)[3] = f->sum[prompt_rows > 0];
+    double(*sum)[SCHED_TERMS] = f->sum[prompt_rows > 0];
     double *rhs = f->rhs[prompt_rows > 0];
     double weight = 1.0 / (y * y);
-    for (int i = 0; i < 3; i++) {
-        for (int k = 0; k < 3; k++)
+    for (int i = 0; i < SCHED_TERMS; i++) {
+        for (int k = 0; k < SCHED_TERMS; k++)
             sum[i][k] = FORGET * sum[i][k] + weight * at[i] * at[k];
         rhs[i] = FORGET * rhs[i] + weight * at[i] * y;
     }
-    follow_row(f, rows, prompt_rows, keys, y);
+    follow_row(f, at, prompt_rows, y);
     fit(f);
     c->row_ns = f->x[0];
     c->step_ns = f->x[1];
     c->key_ns = f->x[2];
+    c->experts_ns = f->x[3];
 }
 
 /* ---- the plan ---- */
@@ -170,13 +189,17 @@ static int32_t plan_in_turn(struct sched_seq *s, int32_t n, int32_t step_tokens)
 /* What is left of a step for prompts. */
 struct budget {
     int32_t rows;
-    double ns; /* without a measured cost: unused */
+    int32_t given; /* rows that the step has */
+    double ns;     /* without a measured cost: unused */
 };
 
-static double rows_ns(const struct sched_cost *c, const struct sched_seq *s, int32_t n)
+/* What n more rows of `s` cost in a step that has `given`. */
+static double rows_ns(const struct sched_cost *c, const struct sched_seq *s, int32_t given,
+                      int32_t n)
 {
     double keys = sched_keys(s->n_computed, s->n_rows + n) - sched_keys(s->n_computed, s->n_rows);
-    return c->stretch * ((double)n * c->row_ns + keys * c->key_ns);
+    double met = part_met(c, given + n) - part_met(c, given);
+    return c->stretch * ((double)n * c->row_ns + keys * c->key_ns + met * c->experts_ns);
 }
 
 /* Gives `s` as many more rows as ns and the budget allow. */
@@ -189,15 +212,16 @@ static void grant(struct sched_seq *s, struct budget *b, double ns, const struct
     /* The largest n that fits, by halves. */
     for (int32_t low = 0, high = most; low <= high && most > 0;) {
         int32_t mid = low + (high - low) / 2;
-        if (rows_ns(c, s, mid) <= ns) {
+        if (rows_ns(c, s, b->given, mid) <= ns) {
             n = mid;
             low = mid + 1;
         } else {
             high = mid - 1;
         }
     }
-    b->ns -= rows_ns(c, s, n);
+    b->ns -= rows_ns(c, s, b->given, n);
     b->rows -= n;
+    b->given += n;
     s->n_rows += n;
 }
 
@@ -250,12 +274,22 @@ static void plan_prompts(struct sched_seq *s, int32_t n, int32_t n_prompts, stru
     b->rows--;
 }
 
+/* The time that a step without streams may take. Rows of other experts each read other weights: a
+ * short step spends its time on reading what it uses once. */
+static double prompt_step_ns(const struct sched_cost *c)
+{
+    double most = EXPERTS_STRETCH * c->stretch * c->experts_ns;
+    if (most > EXPERTS_STEP_NS)
+        most = EXPERTS_STEP_NS;
+    return most > PROMPT_STEP_NS ? most : PROMPT_STEP_NS;
+}
+
 /* The time that prompts may take in a step with these decode rows. */
 static double prompt_ns(const struct sched_cost *c, int32_t n_decode, double decode_keys)
 {
-    double alone = sched_cost_ns(c, (double)n_decode, decode_keys);
+    double alone = sched_cost_ns(c, n_decode, decode_keys);
     if (n_decode == 0)
-        return PROMPT_STEP_NS - alone;
+        return prompt_step_ns(c) - alone;
     double most = DECODING_STRETCH * alone;
     return (most > DECODING_STEP_NS ? most : DECODING_STEP_NS) - alone;
 }
@@ -279,8 +313,8 @@ int32_t sched_plan(struct sched_seq *seqs, int32_t n, const struct sched_step *i
         if (wants(&seqs[i]) && seqs[i].decoding)
             seqs[i].n_rows = 1;
     }
-    struct budget b = {.rows = in->step_tokens - n_decode};
-    if (in->cost.row_ns + in->cost.step_ns > 0.0)
+    struct budget b = {.rows = in->step_tokens - n_decode, .given = n_decode};
+    if (in->cost.row_ns + in->cost.step_ns + in->cost.experts_ns > 0.0)
         b.ns = prompt_ns(&in->cost, n_decode, decode_keys);
     else if (b.rows > FIRST_PROMPT_ROWS)
         b.rows = FIRST_PROMPT_ROWS;

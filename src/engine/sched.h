@@ -24,22 +24,28 @@ struct sched_seq {
     int32_t n_rows;     /* out: rows of this step, <= n_pending and n_limit */
 };
 
-/* The cost of a step in ns: step_ns + rows * row_ns + attended keys * key_ns, all of it times
- * stretch. All 0 = nothing measured yet. */
+/* The cost of a step in ns: step_ns + rows * row_ns + attended keys * key_ns + experts_ns times the
+ * part of a layer's experts that so many rows meet, all of it times stretch. All 0 = nothing
+ * measured yet. */
 struct sched_cost {
     double step_ns, row_ns, key_ns;
-    double stretch; /* >= 1: how much longer steps took than this says, lately */
+    double experts_ns; /* to read the weights of all experts once */
+    double stretch;    /* >= 1: how much longer steps took than this says, lately */
+    /* Part of a layer's experts that one row meets, at most 1; 0 = no experts. Set by the owner. */
+    double experts_met;
 };
+
+enum { SCHED_TERMS = 4 }; /* rows, 1, keys, experts met */
 
 /* Least squares over measured steps, older ones forgotten. Steps with and without prompt rows are
  * forgotten apart, so that an hour of decoding does not wipe out what a prompt row costs. */
 struct sched_fit {
-    double sum[2][3][3], rhs[2][3];
-    double x[3];
-    /* Where steps do not tell rows from keys apart: what a prompt row adds to a step, moving
-     * average, and what an attended key costs of that. key_ratio is set by the owner; 0 = unknown.
-     */
-    double decode_ns, row_ns, key_ratio;
+    double sum[2][SCHED_TERMS][SCHED_TERMS], rhs[2][SCHED_TERMS];
+    double x[SCHED_TERMS];
+    /* Where steps do not tell the terms apart: what a prompt row adds to a step, moving average,
+     * and what an attended key and reading all experts cost of that. The ratios are set by the
+     * owner; 0 = unknown. */
+    double decode_ns, row_ns, key_ratio, experts_ratio;
     int32_t n;
 };
 
@@ -54,8 +60,8 @@ int32_t sched_plan(struct sched_seq *seqs, int32_t n, const struct sched_step *i
 
 /* Keys that n_rows rows after n_computed tokens attend to. */
 double sched_keys(int32_t n_computed, int32_t n_rows);
-double sched_cost_ns(const struct sched_cost *c, double rows, double keys);
-/* Time to compute n tokens after n_computed alone, in chunks of at most step_tokens. */
+double sched_cost_ns(const struct sched_cost *c, int32_t rows, double keys);
+/* Time to compute n tokens after n_computed alone, in steps of at most step_tokens rows. */
 double sched_prompt_ns(const struct sched_cost *c, int32_t n_computed, int32_t n,
                        int32_t step_tokens);
 /* A step of so many rows (prompt_rows of them from prompts) and keys took step_ns: improves the

@@ -56,6 +56,7 @@ static void fill(const struct engine *e, struct engine_state *s, uint64_t now_ns
     s->cost_step_ns = e->cost.stretch * e->cost.step_ns;
     s->cost_row_ns = e->cost.stretch * e->cost.row_ns;
     s->cost_key_ns = e->cost.stretch * e->cost.key_ns;
+    s->cost_experts_ns = e->cost.stretch * e->cost.experts_ns;
     s->decode_step_ns = e->decode_step_ns;
     s->n_seqs = s->n_queue = 0;
     for (int32_t i = 0; i < e->n_slots && s->n_seqs < ENGINE_STATE_SEQS_MAX; i++) {

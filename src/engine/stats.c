@@ -82,6 +82,7 @@ void stats_cost(struct engine *e)
     put_double(&e->n.cost_step_ns, e->cost.stretch * e->cost.step_ns);
     put_double(&e->n.cost_row_ns, e->cost.stretch * e->cost.row_ns);
     put_double(&e->n.cost_key_ns, e->cost.stretch * e->cost.key_ns);
+    put_double(&e->n.cost_experts_ns, e->cost.stretch * e->cost.experts_ns);
     put_double(&e->n.decode_step_ns, e->decode_step_ns);
     int32_t chunk = e->p.step_tokens;
     atomic_store_explicit(&e->prompt_token_ns,
@@ -119,6 +120,7 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         .cost_step_ns = get_double(&n->cost_step_ns),
         .cost_row_ns = get_double(&n->cost_row_ns),
         .cost_key_ns = get_double(&n->cost_key_ns),
+        .cost_experts_ns = get_double(&n->cost_experts_ns),
         .decode_step_ns = get_double(&n->decode_step_ns),
         .recomputed_tokens = get(&n->recomputed_tokens),
         .requests_expired = get(&n->requests_expired),

@@ -24,7 +24,7 @@ struct engine_stats {
     int32_t kv_states_used, kv_states_kept;
     uint64_t kv_state_bytes;
     /* The scheduler's cost model: a step takes step + rows * row + attended keys * key. */
-    double cost_step_ns, cost_row_ns, cost_key_ns;
+    double cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns;
     double decode_step_ns; /* a step without prompt rows, moving average */
     /* counters */
     uint64_t steps, rows;
@@ -73,7 +73,7 @@ struct engine_state {
     int32_t states_used, states_kept; /* of sequences, in the cache */
     int32_t tree_nodes, tree_tails, tree_promised;
     int32_t n_running, n_prefix, n_waiting, n_preempted; /* waiting includes preempted */
-    double cost_step_ns, cost_row_ns, cost_key_ns, decode_step_ns;
+    double cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns, decode_step_ns;
     /* Running and PREFIX ones, and the head of the queue in its order; both cut at the maximum. */
     int32_t n_seqs, n_queue;
     struct engine_state_seq seqs[ENGINE_STATE_SEQS_MAX];

@@ -72,6 +72,8 @@ static void queue_part(const struct t9_stats *e, struct buf *b)
         e->cost_row_ns / 1e9);
     one(b, "tempo9_cost_key_seconds", "gauge", "Measured cost of a key that a row attends to.",
         e->cost_key_ns / 1e9);
+    one(b, "tempo9_cost_experts_seconds", "gauge",
+        "Measured cost of reading all experts of a model once.", e->cost_experts_ns / 1e9);
     one(b, "tempo9_decode_step_seconds", "gauge",
         "Time of a step without prompt rows, moving average.", e->decode_step_ns / 1e9);
 }

@@ -73,6 +73,7 @@ static void write_pool(const struct t9_state *st, const struct t9_stats *e, stru
     member(b, "step_us", us(st->cost_step_ns));
     member(b, "row_us", us(st->cost_row_ns));
     member(b, "key_ns", round(st->cost_key_ns * 1e3) / 1e3);
+    member(b, "experts_us", us(st->cost_experts_ns));
     member(b, "decode_step_us", us(st->decode_step_ns));
     buf_putc(b, '}');
 }

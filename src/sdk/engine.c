@@ -189,6 +189,7 @@ t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out)
     o.cost_step_ns = s.cost_step_ns;
     o.cost_row_ns = s.cost_row_ns;
     o.cost_key_ns = s.cost_key_ns;
+    o.cost_experts_ns = s.cost_experts_ns;
     o.decode_step_ns = s.decode_step_ns;
     o.steps = s.steps;
     o.rows = s.rows;
@@ -270,6 +271,7 @@ t9_status t9_engine_state(const t9_engine *e, struct t9_state *out)
                          .cost_step_ns = s.cost_step_ns,
                          .cost_row_ns = s.cost_row_ns,
                          .cost_key_ns = s.cost_key_ns,
+                         .cost_experts_ns = s.cost_experts_ns,
                          .decode_step_ns = s.decode_step_ns,
                          .states_used = s.states_used,
                          .states_kept = s.states_kept};

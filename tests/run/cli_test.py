@@ -731,7 +731,7 @@ def test_closed_streams(cli):
     p.terminate()
     check(p.wait(60) == 0, "it ended with %d" % p.returncode)
     with open(log) as f:
-        check(all(json.loads(line)["t9_plan"] == 1 for line in f), "messages are in the plan log")
+        check(all(json.loads(line)["t9_plan"] == 2 for line in f), "messages are in the plan log")
 
 
 def on_terminal(words, stdin=None, timeout=60):
@@ -834,7 +834,7 @@ def test_replay(cli):
         lines = f.readlines()
     check(len(lines) >= 40, "%d lines" % len(lines))
     for line in lines:
-        check(json.loads(line)["t9_plan"] == 1, line)
+        check(json.loads(line)["t9_plan"] == 2, line)
     out, err = cli.run("replay", log)
     check(out == b"%d steps, the same plans\n" % len(lines) and err == "", "%r %r" % (out, err))
     out, _ = cli.run("replay", "-", stdin="".join(lines[:3]).encode() + lines[3][:-1].encode())
@@ -845,7 +845,7 @@ def test_replay(cli):
     check(bad != lines[at], lines[at])
     _, err = cli.run("replay", cli.file("bad.log", "".join(lines[:at]) + bad), code=1)
     check("line %d: plan log: step " % (at + 1) in err, err)
-    for text in ("x\n", "{}\n", '{"t9_plan":2}\n', "\0\n", "x" * 500000):
+    for text in ("x\n", "{}\n", '{"t9_plan":1}\n', "\0\n", "x" * 500000):
         _, err = cli.run("replay", cli.file("junk.log", text), code=0 if text == "" else 1)
         check("line 1: " in err and len(err.splitlines()) == 1, err)
     _, err = cli.run("replay", cli.tmp + "/none", code=1)

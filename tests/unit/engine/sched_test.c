@@ -7,6 +7,8 @@
 
 #include "lib/t9test.h"
 
+#include <math.h>
+
 #define DECODE(o, l)                                                                               \
     {                                                                                              \
         .used = true, .n_pending = 1, .n_computed = 10, .decoding = true, .order = (o),            \
@@ -191,6 +193,46 @@ static void cost_is_learnt(void **state)
     assert_true(fc.row_ns > 0.9e6 && fc.step_ns < 1e6);
 }
 
+/* 256 experts, 8 of them used, that take 300 ms to read: while nobody decodes, steps grow until
+ * their rows share most of that, and no further than the cap; streams keep their gap. */
+static void experts_are_shared(void **state)
+{
+    (void)state;
+    static const double a = 20e6;
+    static const double b = 6e6;
+    static const double x = 300e6;
+    struct sched_fit f = {.experts_ratio = 30};
+    struct sched_step in = {.step_tokens = 4096, .cost.experts_met = 8.0 / 256};
+    struct sched_seq s[2] = {PROMPT(1000000, 1)};
+    uint64_t rng = 9;
+    double rows_left = 20000;
+    double all_ns = 0;
+    for (in.step = 1; rows_left > 0; in.step++) {
+        int32_t rows = sched_plan(s, 1, &in);
+        double met = 1.0 - pow(1.0 - in.cost.experts_met, rows);
+        double ns =
+            (a + b * rows + x * met) * (0.97 + 0.06 * (double)(test_random(&rng) % 100) / 99);
+        assert_true(ns < 1e9);
+        sched_cost_update(&f, &in.cost, rows, rows, 0, (uint64_t)ns);
+        rows_left -= rows;
+        all_ns += ns;
+    }
+    double per_row = all_ns / 20000;
+    print_message("experts: %.1f ms a row, all of them %.0f ms, in steps of %d rows\n",
+                  per_row / 1e6, in.cost.experts_ns / 1e6, s[0].n_rows);
+    assert_true(per_row < 2.0 * b);
+    assert_in_range(s[0].n_rows, 40, 160);
+    s[1] = (struct sched_seq)DECODE(2, 0);
+    (void)sched_plan(s, 2, &in);
+    assert_true(s[0].n_rows > 0 && s[0].n_rows < 20);
+    int32_t total = s[0].n_rows + s[1].n_rows;
+    assert_true(sched_cost_ns(&in.cost, total, 0) <= 140e6 + 1);
+    /* Few experts, or quick ones, do not lengthen a step. */
+    in.cost.experts_ns = 10e6;
+    (void)sched_plan(s, 1, &in);
+    assert_true(sched_cost_ns(&in.cost, s[0].n_rows, 0) <= 200e6 + 1);
+}
+
 static void victims_and_margins(void **state)
 {
     (void)state;
@@ -273,8 +315,9 @@ static void sim_check(struct sim *m, int32_t total, const struct sched_step *in)
     bool is_short = n_decoding + (n_wanting > n_decoding) > in->step_tokens;
     double alone = sched_cost_ns(&in->cost, n_decoding, decode_keys);
     double most = 1.7 * alone > 140e6 ? 1.7 * alone : 140e6;
+    double read = 4 * in->cost.stretch * in->cost.experts_ns;
     if (n_decoding == 0)
-        most = 200e6;
+        most = read < 200e6 ? 200e6 : read > 800e6 ? 800e6 : read;
     if (!is_short && prompt_rows > 1)
         assert_true(sched_cost_ns(&in->cost, total, keys) <= most + 1);
     m->oldest_waits = oldest >= 0 && m->s[oldest].n_rows == 0 ? m->oldest_waits + 1 : 0;
@@ -334,6 +377,8 @@ static void simulation(void **state)
                 (struct sched_cost){.step_ns = (double)(test_random(&m.rng) % 100000000),
                                     .row_ns = (double)(test_random(&m.rng) % 20000000),
                                     .key_ns = (double)(test_random(&m.rng) % 30000),
+                                    .experts_ns = (double)(test_random(&m.rng) % 300000000),
+                                    .experts_met = k % 2 ? 0.0 : 0.03,
                                     .stretch = 1.0 + (double)(test_random(&m.rng) % 100) / 99};
             sim_arrive(&m, step);
             for (int i = 0; i < SIM_SEQS; i++)
@@ -435,16 +480,19 @@ static void log_is_checked(void **state)
     static const char *const bad[] = {
         "",
         "{}",
-        "{\"t9_plan\":2,\"step\":1}",
-        "{\"t9_plan\":1,\"step\":99999999999999999999,\"step_tokens\":1,\"cost\":[0,0,0,0],"
+        "{\"t9_plan\":1,\"step\":1}",
+        "{\"t9_plan\":2,\"step\":99999999999999999999,\"step_tokens\":1,\"cost\":[0,0,0,0,0,0],"
         "\"seqs\":[],"
         "\"rows\":0}",
-        "{\"t9_plan\":1,\"step\":1,\"step_tokens\":0,\"cost\":[0,0,0,0],\"seqs\":[],\"rows\":0}",
-        "{\"t9_plan\":1,\"step\":1,\"step_tokens\":2147483648,\"cost\":[0,0,0,0],\"seqs\":[],"
+        "{\"t9_plan\":2,\"step\":1,\"step_tokens\":0,\"cost\":[0,0,0,0,0,0],\"seqs\":[],\"rows\":"
+        "0}",
+        "{\"t9_plan\":2,\"step\":1,\"step_tokens\":2147483648,\"cost\":[0,0,0,0,0,0],\"seqs\":[],"
         "\"rows\":0}",
-        "{\"t9_plan\":1,\"step\":1,\"step_tokens\":1,\"cost\":[0,0,0,18446744073709551615],"
-        "\"seqs\":[],"
-        "\"rows\":0}",
+        "{\"t9_plan\":2,\"step\":1,\"step_tokens\":1,\"cost\":[0,0,0,18446744073709551615,0,0],"
+        "\"seqs\":[],\"rows\":0}",
+        /* The bits of 1.5: more than all experts. */
+        "{\"t9_plan\":2,\"step\":1,\"step_tokens\":1,\"cost\":[0,0,0,0,0,4609434218613702656],"
+        "\"seqs\":[],\"rows\":0}",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_int_equal(plan_replay_line(&r, str_from(bad[i]), &err), T9_STATUS_INVALID);
@@ -461,6 +509,7 @@ int main(void)
         cmocka_unit_test(too_small_a_step_goes_round),
         cmocka_unit_test(cost_bounds_the_step),
         cmocka_unit_test(cost_is_learnt),
+        cmocka_unit_test(experts_are_shared),
         cmocka_unit_test(victims_and_margins),
         cmocka_unit_test(pages),
         cmocka_unit_test(simulation),

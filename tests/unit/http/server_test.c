@@ -640,6 +640,7 @@ static void test_state(void **state)
                                      .n_running = 1,
                                      .n_waiting = 2,
                                      .cost_row_ns = 1234,
+                                     .cost_experts_ns = 5678,
                                      .n_seqs = 1,
                                      .n_queue = 1};
     struct engine_script script;
@@ -677,6 +678,7 @@ static void test_state(void **state)
     assert_int_equal(yyjson_get_num(json_get(json_get(root, "tree"), "nodes")), 20);
     assert_int_equal(yyjson_get_num(json_get(json_get(root, "engine"), "step")), 77);
     assert_true(yyjson_get_num(json_get(json_get(root, "cost"), "row_us")) == 1.234);
+    assert_true(yyjson_get_num(json_get(json_get(root, "cost"), "experts_us")) == 5.678);
     assert_true(yyjson_is_obj(json_get(root, "totals")));
     assert_true(yyjson_is_false(json_get(json_get(root, "http"), "stopping")));
     yyjson_val *seq = yyjson_arr_get_first(json_get(root, "running"));
