@@ -106,8 +106,31 @@ class Tester:
         for words, part in (([os.path.join(self.folder, "none")], "no such file"),
                             (["--program", sys.executable, self.models], "no tempo9"),
                             (["--program", "none", self.models], "does not run"),
-                            (["--out", os.path.join(self.folder, "none", "M.md"), self.models], "cannot be written")):
-            check(part in self.run(*words, code=2), part)
+                            (["--out", os.path.join(self.folder, "none", "M.md"), self.models], "cannot be written"),
+                            (["--out", self.folder, self.models], "a folder; --out names the file"),
+                            (["--args", "--host '", self.models], "No closing quotation"),
+                            (["--threads", "0", self.models], "'0' is no whole number from 1 on"),
+                            (["--threads", "two", self.models], "'two' is no whole number"),
+                            (["--needle-tokens=-1", self.models], "'-1' is no whole number from 0 on"),
+                            (["--time-limit", "0", self.models], "'0' is no whole number from 1 on")):
+            err = self.run(*words, code=2)
+            check(part in err and "Traceback" not in err, "%s: %s" % (part, err))
+
+    def test_no_files(self):
+        """What is there by name alone is a model that failed: a link to nothing, a pipe, a folder of that name."""
+        folder = os.path.join(self.folder, "odd")
+        os.makedirs(os.path.join(folder, "inner.gguf"))
+        os.symlink("nowhere", os.path.join(folder, "link.gguf"))
+        os.mkfifo(os.path.join(folder, "pipe.gguf"))
+        os.symlink(os.path.join(self.models, "second.gguf"), os.fsencode(folder) + b"/good \xff.gguf")
+        err = self.run(folder, "--args", "--name {x}", code=1)
+        check("2 failed" in err and "Traceback" not in err, err)
+        with open(self.out, encoding="utf-8") as f:
+            bad = section(f.read(), "Failed")
+        check("| `link.gguf` | `?` | ? | cannot be read: No such file or directory |" in bad, bad)
+        check("| `pipe.gguf` | `?` | ? | not a regular file |" in bad and "inner" not in bad, bad)
+        for name in "link.gguf", "pipe.gguf":
+            check("1 failed" in self.run(os.path.join(folder, name), code=1), name)
 
     def test_interrupted(self):
         with open(self.out, "w", encoding="utf-8") as f:
