@@ -71,6 +71,31 @@ def base(**more):
                    tie_word_embeddings=True), **more}
 
 
+def is_gemma4(c):
+    return isinstance(c, transformers.Gemma4TextConfig)
+
+
+def head_size(c, kind="full_attention"):
+    if is_gemma4(c):
+        return c.per_layer_config[c.layer_types.index(kind if kind in c.layer_types else "full_attention")].head_dim
+    return getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+
+
+def kv_heads(c):
+    kinds = getattr(c, "layer_types", None) or []
+    if is_gemma4(c):
+        return [c.per_layer_config[i].num_key_value_heads for i in range(len(kinds))]
+    return [c.num_key_value_heads * (k != "conv") for k in kinds] if "conv" in kinds else c.num_key_value_heads
+
+
+def ffn_sizes(c):
+    """Of gemma4, layers that share keys may have the double size."""
+    if not is_gemma4(c) or not c.use_double_wide_mlp:
+        return c.intermediate_size
+    own = c.num_hidden_layers - c.num_kv_shared_layers
+    return [c.intermediate_size * (1 + (i >= own)) for i in range(c.num_hidden_layers)]
+
+
 def plain_keys(w, c):
     w.add_rope_freq_base(c.rope_parameters["rope_theta"])
 
@@ -87,6 +112,23 @@ def gemma3_keys(w, c):
     if full["rope_type"] == "linear":
         w.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         w.add_rope_scaling_factor(full["factor"])
+
+
+def gemma4_keys(w, c):
+    kinds, shared = c.layer_types, c.num_kv_shared_layers
+    full, sliding = (c.rope_parameters[k] for k in ("full_attention", "sliding_attention"))
+    for add in (w.add_key_length_swa, w.add_value_length_swa, w.add_rope_dimension_count_swa):
+        add(head_size(c, "sliding_attention"))
+    w.add_rope_dimension_count(head_size(c))
+    w.add_rope_freq_base(full["rope_theta"])
+    w.add_rope_freq_base_swa(sliding["rope_theta"])
+    w.add_sliding_window(c.sliding_window)
+    w.add_sliding_window_pattern([k == "sliding_attention" for k in kinds])
+    w.add_shared_kv_layers(shared)
+    w.add_embedding_length_per_layer_input(c.hidden_size_per_layer_input)
+    w.add_final_logit_softcapping(c.final_logit_softcapping)
+    if c.enable_moe_block:
+        expert_keys(w, c.num_experts, c.top_k_experts, c.moe_intermediate_size)
 
 
 def qwen3vl_keys(w, c):
@@ -170,6 +212,17 @@ def lfm2moe_keys(w, c):
     w.add_leading_dense_block_count(c.num_dense_layers)
 
 
+def gemma4_base(**more):
+    """Two sliding layers and two full ones with larger heads; of each kind, the second has no keys of its own."""
+    return base(**{**dict(
+        num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, num_attention_heads=6, head_dim=20,
+        global_head_dim=36, num_global_key_value_heads=1, num_kv_shared_layers=2, attention_k_eq_v=True,
+        use_double_wide_mlp=True, hidden_size_per_layer_input=12, vocab_size_per_layer_input=269, sliding_window=16,
+        final_logit_softcapping=30.0,
+        rope_parameters={"full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+                         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}), **more})
+
+
 def lfm2_base(**more):
     return dict(vocab_size=VOCAB, hidden_size=96, intermediate_size=160, num_hidden_layers=4, num_attention_heads=3,
                 num_key_value_heads=1, max_position_embeddings=1024, norm_eps=1e-5, conv_L_cache=3,
@@ -206,8 +259,8 @@ class Qwen3VLText(torch.nn.Module):
 
 
 def some_experts(r):
-    n = r.randrange(2, 9)
-    return {"num_experts_per_tok": r.randrange(1, n + 1), "num_experts": n}
+    n = r.choice((2, 3, 5, 8, 512))
+    return {"num_experts_per_tok": r.randrange(1, min(n, 10) + 1), "num_experts": n}
 
 
 def gpt_oss_shapes(r):
@@ -220,6 +273,22 @@ def gemma3_shapes(r):
     n = r.randrange(1, 4)
     return {"num_hidden_layers": n, "sliding_window": r.choice((4, 17, 256)),
             "layer_types": [r.choice(("sliding_attention", "full_attention")) for _ in range(n)]}
+
+
+def gemma4_shapes(r):
+    """Layers that share keys come after one of each kind that they are of, and (the library wants them) have inputs."""
+    kinds = [r.choice(("sliding_attention", "full_attention")) for _ in range(r.randrange(0, 5))] + ["full_attention"]
+    n_ple = r.choice((0, 8, 20))
+    n = next(n for n in (r.randrange(0, len(kinds)) if n_ple else 0, 0) if set(kinds[:len(kinds) - n]) == set(kinds))
+    n_kv, n_vocab = r.choice((1, 2, 3)), r.randrange(290, 700)
+    more = some_experts(r)
+    more["top_k_experts"] = more.pop("num_experts_per_tok")
+    return {"num_hidden_layers": len(kinds), "layer_types": kinds, "num_kv_shared_layers": n,
+            "num_attention_heads": 6, "num_key_value_heads": n_kv, "num_global_key_value_heads": r.choice((1, 2, 3)),
+            "global_head_dim": 4 * r.randrange(2, 14), "attention_k_eq_v": r.random() < 0.5,
+            "use_double_wide_mlp": r.random() < 0.5, "hidden_size_per_layer_input": n_ple,
+            "vocab_size": n_vocab, "vocab_size_per_layer_input": n_vocab, "sliding_window": r.choice((4, 17, 256)),
+            "enable_moe_block": r.random() < 0.5, "moe_intermediate_size": 4 * r.randrange(2, 12), **more}
 
 
 def delta_shapes(r):
@@ -241,6 +310,13 @@ ARCHS = {
                  "sliding_attention": {"rope_type": "default", "rope_theta": 1e4}}),
         gemma3_keys, {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                       "post_feedforward_layernorm": "post_ffw_norm"}, norm_add=1.0, shapes=gemma3_shapes),
+    "gemma4": Arch(
+        transformers.Gemma4ForCausalLM, transformers.Gemma4TextConfig, gemma4_base(), gemma4_keys,
+        {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+         "post_feedforward_layernorm": "post_ffw_norm", "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
+         "post_feedforward_layernorm_1": "post_ffw_norm_1", "post_feedforward_layernorm_2": "post_ffw_norm_2",
+         "router.proj": "ffn_gate_inp", "per_layer_input_gate": "inp_gate", "per_layer_projection": "proj",
+         "post_per_layer_input_norm": "post_norm"}, shapes=gemma4_shapes),
     "gpt-oss": Arch(
         transformers.GptOssForCausalLM, transformers.GptOssConfig,
         base(hidden_size=64, intermediate_size=32, num_local_experts=4, num_experts_per_tok=2, sliding_window=16,
@@ -279,7 +355,7 @@ ARCHS = {
                      qwen3moe_keys, {}, shapes=some_experts),
     "qwen3vl": Arch(
         Qwen3VLText, configuration_qwen3_vl.Qwen3VLTextConfig,
-        dict(vocab_size=VOCAB, hidden_size=96, intermediate_size=128, num_hidden_layers=3,
+        dict(vocab_size=269, hidden_size=96, intermediate_size=128, num_hidden_layers=3,
              num_attention_heads=3, num_key_value_heads=1, head_dim=32,
              max_position_embeddings=1024, rms_norm_eps=1e-6,
              rope_parameters={"rope_type": "default", "rope_theta": 5e6,
@@ -294,10 +370,17 @@ CASES = {
     "shape-qwen2": ("qwen2", dict(num_attention_heads=5, num_key_value_heads=1, hidden_size=60, head_dim=12), {}),
     "shape-qwen3": ("qwen3", dict(head_dim=44), {}),
     "shape-qwen3moe": ("qwen3moe", dict(num_attention_heads=5, num_key_value_heads=1, mlp_only_layers=[0]), {}),
+    "shape-experts": ("qwen3moe", dict(num_hidden_layers=1, hidden_size=16, num_experts=512, num_experts_per_tok=10,
+                                       moe_intermediate_size=4), {}),
     "shape-gpt-oss": ("gpt-oss", dict(sliding_window=256), {"_exps": Type.MXFP4}),
     "shape-gemma3": ("gemma3", dict(
         vocab_size=269, hidden_size=60, intermediate_size=56, num_hidden_layers=2, num_attention_heads=5, head_dim=20,
         query_pre_attn_scalar=16, sliding_window=256, layer_types=["sliding_attention", "full_attention"]), {}),
+    "shape-gemma4": ("gemma4", dict(enable_moe_block=True, num_experts=4, top_k_experts=2, moe_intermediate_size=12,
+                                    hidden_size=36), {}),
+    "shape-gemma4-one": ("gemma4", dict(num_hidden_layers=1, layer_types=["full_attention"], num_kv_shared_layers=0,
+                                        num_attention_heads=5, num_key_value_heads=1, sliding_window=256,
+                                        attention_k_eq_v=False, hidden_size_per_layer_input=0), {}),
     "shape-mistral3": ("mistral3", dict(num_hidden_layers=1, num_attention_heads=6, num_key_value_heads=1), {}),
     "shape-qwen35": ("qwen35", {}, {}),
     "shape-qwen35moe": ("qwen35moe", {}, {}),
@@ -308,6 +391,13 @@ CASES = {
                                                     "mrope_interleaved": True}),
                     {**KQUANTS, "attn_qkv": Type.Q4_K, "attn_gate": Type.Q3_K, "ffn_gate": Type.Q4_K,
                      "ffn_up": Type.Q5_K, "ffn_down": Type.Q5_0}),
+    "wide-gemma4": ("gemma4", dict(hidden_size=256, num_hidden_layers=3, num_attention_heads=4, head_dim=32,
+                                   global_head_dim=64, intermediate_size=64, num_kv_shared_layers=1, sliding_window=256,
+                                   layer_types=["sliding_attention", "full_attention", "full_attention"],
+                                   hidden_size_per_layer_input=32),
+                    {"per_layer_token_embd": Type.Q8_0, "blk.0.attn_output": Type.Q5_0, **KQUANTS,
+                     "per_layer_model_proj": Type.Q4_K, "inp_gate": Type.Q3_K, ".proj": Type.Q8_0,
+                     "ffn_gate": Type.Q4_K, "ffn_up": Type.Q5_K, "ffn_down": Type.Q5_0}),
     "wide-gpt-oss": ("gpt-oss", dict(hidden_size=256, num_hidden_layers=1, num_attention_heads=8, head_dim=32,
                                      intermediate_size=64, num_local_experts=3), {**KQUANTS, "_exps": Type.MXFP4}),
     "wide-qwen3moe": ("qwen3moe", dict(hidden_size=256, num_hidden_layers=1, num_attention_heads=8, head_dim=32,
@@ -341,25 +431,32 @@ def randomise(model, seed, norm_mean):
                 r = norm_mean + 0.1 * r
             else:
                 r = r / p.shape[-1] ** 0.5
-            if name.endswith((".mlp.gate.weight", ".router.weight", ".feed_forward.gate.weight")):
+            if name.endswith((".mlp.gate.weight", ".router.weight", ".router.proj.weight",
+                              ".feed_forward.gate.weight")):
                 r *= 3  # experts that are nearly equal are rare
             p.copy_(r.to(torch.bfloat16).to(torch.float32))
         for name, p in model.named_buffers():
             if name.endswith("expert_bias"):
                 p.copy_(0.2 * torch.randn(p.shape, generator=g))
+            elif name.endswith("layer_scalar"):
+                p.copy_(0.5 + torch.rand(p.shape, generator=g))
 
 
 def pieces(arch, name, p, c):
     """(name in the file, view of the parameter, its shape in the file, (dimension, order) or None)"""
     ends = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
-            "lm_head.weight": "output.weight", "model.embedding_norm.weight": "token_embd_norm.weight"}
+            "lm_head.weight": "output.weight", "model.embedding_norm.weight": "token_embd_norm.weight",
+            "model.embed_tokens_per_layer.weight": "per_layer_token_embd.weight",
+            "model.per_layer_model_projection.weight": "per_layer_model_proj.weight",
+            "model.per_layer_projection_norm.weight": "per_layer_proj_norm.weight"}
     if name in ends:
         return [(ends[name], p, p.shape, None)]
     _, _, layer, rest = name.split(".", 3)
     at = "blk.%s." % layer
-    one = {"self_attn.sinks": "attn_sinks.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a"}
-    if ".experts." in rest:
-        return [(at + n, v, v.shape, None) for n, v in expert_pieces(rest.split(".experts.")[1], p)]
+    one = {"self_attn.sinks": "attn_sinks.weight", "linear_attn.dt_bias": "ssm_dt.bias", "linear_attn.A_log": "ssm_a",
+           "router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
+    if "experts." in rest:
+        return [(at + n, v, v.shape, None) for n, v in expert_pieces(rest.split("experts.")[1], p, c)]
     stem, kind = rest.rsplit(".", 1)
     full = at + (one[rest] if rest in one else arch.names[stem] + "." + kind)
     if arch.adjacent and stem in ("self_attn.q_proj", "self_attn.k_proj"):
@@ -384,16 +481,18 @@ def value_order(stem, rest, c):
             "dt_bias": (0, heads), "A_log": (0, heads)}.get(what)
 
 
-def expert_pieces(rest, p):
+def expert_pieces(rest, p, c):
     """gpt-oss has the columns of gate and up in turns, and an input's values in a column; the others have gate's rows,
-    then up's."""
+    then up's, and files of gemma4 keep that as one tensor."""
     if rest == "gate_up_proj_bias":
         return [("ffn_gate_exps.bias", p[:, 0::2]), ("ffn_up_exps.bias", p[:, 1::2])]
     if rest == "down_proj_bias":
         return [("ffn_down_exps.bias", p)]
-    transposed = p.gpt_oss
+    transposed = isinstance(c, transformers.GptOssConfig)
     if rest == "down_proj":
         return [("ffn_down_exps.weight", p.transpose(1, 2) if transposed else p)]
+    if is_gemma4(c):
+        return [("ffn_gate_up_exps.weight", p)]
     gate, up = (p[:, :, 0::2].transpose(1, 2), p[:, :, 1::2].transpose(1, 2)) if transposed else p.chunk(2, dim=1)
     return [("ffn_gate_exps.weight", gate), ("ffn_up_exps.weight", up)]
 
@@ -447,7 +546,6 @@ def tensors(arch, model, types):
     out, c = [], model.config
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.gpt_oss = isinstance(c, transformers.GptOssConfig)
             for at, view, shape, order in pieces(arch, name, p, c):
                 ordered = view.index_select(*order) if order else view
                 values = numpy.ascontiguousarray(ordered.numpy().reshape(tuple(shape)), dtype=numpy.float32)
@@ -464,6 +562,10 @@ def tensors(arch, model, types):
         for name, p in model.named_buffers():
             if name.endswith("expert_bias"):
                 out.append(("blk.%s.exp_probs_b.bias" % name.split(".")[2], p.numpy(), Type.F32))
+            elif name.endswith("layer_scalar"):
+                out.append(("blk.%s.layer_output_scale.weight" % name.split(".")[2], p.numpy(), Type.F32))
+            elif name == "model.rotary_emb.full_attention_inv_freq" and is_gemma4(c):
+                out.append(("rope_freqs.weight", numpy.where(p.numpy() > 0, 1, 1e30).astype("<f4"), Type.F32))
     return out
 
 
@@ -475,14 +577,11 @@ def write_file(path, name, model, keys, made):
     w.add_context_length(c.max_position_embeddings)
     w.add_embedding_length(c.hidden_size)
     if hasattr(c, "intermediate_size"):
-        w.add_feed_forward_length(c.intermediate_size)
+        w.add_feed_forward_length(ffn_sizes(c))
     w.add_head_count(c.num_attention_heads)
-    kinds = getattr(c, "layer_types", None) or []
-    w.add_head_count_kv([c.num_key_value_heads * (k != "conv") for k in kinds] if "conv" in kinds
-                        else c.num_key_value_heads)
-    head_dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-    w.add_key_length(head_dim)
-    w.add_value_length(head_dim)
+    w.add_head_count_kv(kv_heads(c))
+    w.add_key_length(head_size(c))
+    w.add_value_length(head_size(c))
     w.add_layer_norm_rms_eps(c.norm_eps if hasattr(c, "norm_eps") else c.rms_norm_eps)
     keys(w, c)
     for at, data, kind in made:

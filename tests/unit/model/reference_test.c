@@ -15,6 +15,10 @@
 
 #include <cmocka.h>
 
+/* Models of random shapes, which are looked at instead of the stored ones. */
+static int n_folders;
+static char **folders;
+
 struct variant {
     const char *backend, *isa;
     kv_type kv;
@@ -34,16 +38,16 @@ static const struct variant variants[] = {
     {"cpu", "avx512", KV_TYPE_BF16, 1e-2}, {"cpu", "avx512", KV_TYPE_Q8_0, 3e-2},
 };
 
-static bool is_gemma4(const char *name)
+static bool is_gemma4(const struct fwd *f)
 {
-    return strncmp(name, "gemma4", 6) == 0;
+    return strcmp(model_info(f->m)->arch, "gemma4") == 0;
 }
 
 /* Where queries are not divided by anything, scores of random weights are large, and a number
  * format of keys and values leaves out more that matters; float32's own rounding shows, too. */
-static double bound_of(const char *name, const struct variant *v, bool coarse)
+static double bound_of(const struct fwd *f, const struct variant *v, bool coarse)
 {
-    if (!is_gemma4(name))
+    if (!is_gemma4(f))
         return coarse ? 5 * v->bound : v->bound;
     switch (v->kv) {
     case KV_TYPE_F32: return 2e-5;
@@ -132,19 +136,22 @@ static void check_variant(const char *name, const struct fixture *x, const struc
     bool coarse =
         model_info(f.m)->n_experts > 0 && (v->kv == KV_TYPE_BF16 || v->kv == KV_TYPE_Q8_0);
     int32_t n_ties = 0;
-    double bound = bound_of(name, v, coarse);
+    double bound = bound_of(&f, v, coarse);
     /* The reference computes a delta net's prompt in its chunked form, which rounds otherwise. */
     if (model_info(f.m)->n_recurrent > 0 && v->kv == KV_TYPE_F32)
         bound *= 2.5;
-    double tie = is_gemma4(name) ? v->bound : bound; /* scores of experts are as in other models */
+    double tie = is_gemma4(&f) ? v->bound : bound; /* scores of experts are as in other models */
     if (x->quantised && strcmp(v->backend, "ref") != 0) {
         coarse = true;
         bound = INTEGER_BOUND;
     }
-    double e = coarse ? fixture_error_median(s.logits, x->logits, x->n_tokens, x->n_vocab)
-                      : error_of_clear(&s, x, margin, tie, &n_ties);
+    /* A shape that a seed chose may have a position, or an expert, that little decides. */
+    bool rough = n_folders > 0 && v->kv != KV_TYPE_F32;
+    double e = coarse || rough ? fixture_error_median(s.logits, x->logits, x->n_tokens, x->n_vocab)
+                               : error_of_clear(&s, x, margin, tie, &n_ties);
     fwd_seq_deinit(&f, &s);
-    check_greedy(&f, x, bound, &n_clear);
+    if (!rough)
+        check_greedy(&f, x, bound, &n_clear);
     print_message("%-12s %-5s %-6s %s: relative error %.3g, %d ties of experts left out, %d of %d "
                   "greedy tokens compared\n",
                   name, v->backend, v->isa ? v->isa : "", kv_type_name(v->kv), e, n_ties, n_clear,
@@ -197,13 +204,15 @@ static void check_model(const char *name)
 }
 
 /* Odd groups of heads, one layer, windows beyond the text, vocabularies and widths that 32 does not
- * divide, heads of other sizes than width / heads, three key heads to six value heads. */
+ * divide, heads of other sizes than width / heads, three key heads to six value heads, 10 of 512
+ * experts. */
 static void test_shapes(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "shape-gemma3", "shape-gpt-oss", "shape-llama",     "shape-mistral3", "shape-qwen2",
-        "shape-qwen3",  "shape-qwen35",  "shape-qwen35moe", "shape-qwen3moe", "shape-qwen3next",
+        "shape-experts",   "shape-gemma3",   "shape-gemma4",    "shape-gemma4-one", "shape-gpt-oss",
+        "shape-llama",     "shape-mistral3", "shape-qwen2",     "shape-qwen3",      "shape-qwen35",
+        "shape-qwen35moe", "shape-qwen3moe", "shape-qwen3next",
     };
     for (size_t i = 0; i < T9_COUNT(names); i++)
         check_kinds(names[i], false);
@@ -213,13 +222,11 @@ static void test_shapes(void **state)
 static void test_quantised(void **state)
 {
     (void)state;
+    check_kinds("wide-gemma4", false);
     check_kinds("wide-gpt-oss", false);
     check_kinds("wide-qwen3moe", false);
     check_kinds("wide-qwen35", false);
 }
-
-static int n_folders;
-static char **folders;
 
 static void test_folders(void **state)
 {
@@ -395,7 +402,7 @@ static void test_media(void **state)
     fixture_free(&x);
 }
 
-/* Arguments are folders with models of other seeds and shapes, to be looked at instead. */
+/* Arguments are folders. */
 int main(int argc, char **argv)
 {
     if (argc > 1) {
