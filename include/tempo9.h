@@ -346,6 +346,8 @@ T9_API void t9_engine_free(t9_engine *e);
 
 /* All of the following: any thread; none blocks, but for t9_engine_drain. */
 T9_API int32_t t9_engine_max_length(const t9_engine *e); /* prompt and answer, tokens */
+/* What that limit comes from and what raises it, in words for a message; static text. */
+T9_API const char *t9_engine_limit_reason(const t9_engine *e);
 /* The longest answer beside a prompt of n_prompt tokens; 0: such a prompt does not fit. */
 T9_API int32_t t9_engine_max_tokens(const t9_engine *e, int32_t n_prompt);
 /* Seconds after which a request that was refused now has a fair chance; 1 to 600. */

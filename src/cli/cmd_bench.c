@@ -111,8 +111,8 @@ static t9_status check_length(const struct engine *e, const char *option, int32_
         return T9_STATUS_OK;
     return t9_fail(err, T9_STATUS_INVALID,
                    "%s %d: the tokens of the context and %d that are decoded are more than the "
-                   "limit of %d; see --max-length",
-                   option, n, more, engine_max_length(e));
+                   "limit of %d (%s)",
+                   option, n, more, engine_max_length(e), engine_limit_reason(e));
 }
 
 /* No cell shows only after the others that it cannot be run. */

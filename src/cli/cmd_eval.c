@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/num.h"
 
@@ -105,6 +106,11 @@ int cmd_eval(const struct cli_options *o)
         s = runtime_open_model(&rt, o, o->chunk, &err);
     if (s == T9_STATUS_OK)
         s = ids_read(o->tokens, model_info(rt.model)->n_vocab, &ids, &n, &err);
+    if (s == T9_STATUS_OK && n > model_info(rt.model)->context_length)
+        LOG_WARN("eval",
+                 "%s has %d tokens and the model was made for %d: the logits after those "
+                 "are of no use",
+                 o->tokens, n, model_info(rt.model)->context_length);
     if (s == T9_STATUS_OK)
         s = logits_write(o, &rt, out, ids, n, &err);
     if (s == T9_STATUS_OK)

@@ -133,9 +133,10 @@ static t9_status submit(struct chat *c, const struct prompt *prompt, t9_request 
                        "nothing to answer; see tempo9 inspect for the template");
     if (t9_engine_max_tokens(c->session.engine, (int32_t)ids->n) < 1)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
-                       "the conversation has %zu tokens and the limit is %d: start a new one with "
-                       "/reset or raise --max-length",
-                       ids->n, t9_engine_max_length(c->session.engine));
+                       "the conversation has %zu tokens and the limit is %d (%s): start a new one "
+                       "with /reset",
+                       ids->n, t9_engine_max_length(c->session.engine),
+                       t9_engine_limit_reason(c->session.engine));
     t9_request_params_init(&p, sizeof p);
     p.prompt = ids->p;
     p.n_prompt = ids->n;

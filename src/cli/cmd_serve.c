@@ -62,10 +62,11 @@ static void announce(const struct cli_options *o, const struct session *ss,
     LOG_INFO("serve", "%s (%s, %.0f M parameters) loaded in %.1f s", name, info->arch,
              (double)info->n_params / 1e6, (double)info->load_ns / 1e9);
     LOG_INFO("serve",
-             "backend %s (%s), %d threads, kv %s, up to %d tokens a request, memory for keys "
-             "and values as used, at most %.1f GB",
+             "backend %s (%s), %d threads, kv %s, up to %d tokens a request, memory for keys%s "
+             "as used, at most %.1f GB",
              info->backend, info->isa, info->threads, kv_type_name(session_kv_type(o)),
              t9_engine_max_length(ss->engine),
+             s.kv_state_bytes > 0 ? ", values, states and their checkpoints" : " and values",
              (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
     address_text(o, port, where);
     LOG_INFO("serve", "listening on %s (OpenAI and Anthropic at /v1, Ollama at /api)", where);

@@ -89,6 +89,12 @@ static t9_status alloc_tree(struct engine *e, struct t9_err *err)
     return kv_tree_new(&e->tree, e->pool, (str){salt, (size_t)n}, err);
 }
 
+/* What was asked for, before the memory had its say. */
+static int32_t wanted_length(const struct engine *e)
+{
+    return e->p.max_length > 0 ? e->p.max_length : e->info->context_length;
+}
+
 /* Everything that a step uses, sized by the step and the pool's budget. */
 static t9_status alloc_step(struct engine *e, struct t9_err *err)
 {
@@ -102,7 +108,7 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
     int64_t pool_tokens =
         (int64_t)((kv.free_bytes - e->state_bytes) / kv.page_bytes) * KV_PAGE_TOKENS;
-    e->max_length = p->max_length > 0 ? p->max_length : e->info->context_length;
+    e->max_length = wanted_length(e);
     if (e->max_length < 2)
         return t9_fail(err, T9_STATUS_INVALID,
                        "a request of %d token (the model's context_length, or --max-length) has no "
@@ -214,12 +220,11 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
         return st;
     }
     struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    int32_t wanted = p->max_length > 0 ? p->max_length : e->info->context_length;
-    if (wanted > e->max_length)
+    if (wanted_length(e) > e->max_length)
         LOG_WARN(
             "engine",
             "a request may have %d tokens, not %d: the KV cache budget of %llu MB holds no more",
-            e->max_length, wanted, (unsigned long long)(p->kv_bytes >> 20));
+            e->max_length, wanted_length(e), (unsigned long long)(p->kv_bytes >> 20));
     LOG_INFO(
         "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
         e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
@@ -252,6 +257,15 @@ int32_t engine_max_length(const struct engine *e)
     return e->max_length;
 }
 
+const char *engine_limit_reason(const struct engine *e)
+{
+    if (e->max_length < wanted_length(e))
+        return "what the cache's memory holds; --kv-memory (kv_bytes) gives it more";
+    if (e->max_length < e->info->context_length)
+        return "set by --max-length (max_length), which may be raised";
+    return "what the model was made for";
+}
+
 int32_t engine_max_tokens(const struct engine *e, int32_t n_prompt)
 {
     return n_prompt < 1 || n_prompt >= e->max_length ? 0 : e->max_length - n_prompt;
@@ -264,9 +278,9 @@ static t9_status check_request(const struct engine *e, const struct request *r, 
     int32_t room = engine_room(e, r->n_prompt, r->prompt_only);
     if (room < 1)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "the prompt has %d tokens; the limit is %d for prompt and reply together. "
-                       "Shorten the conversation, or raise --max-length or the KV cache budget",
-                       r->n_prompt, e->max_length);
+                       "the prompt has %d tokens; the limit is %d for prompt and reply together "
+                       "(%s). Shorten the conversation",
+                       r->n_prompt, e->max_length, engine_limit_reason(e));
     if (r->max_tokens < 1 || r->max_tokens > room)
         return t9_fail(err, T9_STATUS_INVALID,
                        "max_tokens is %d; with a prompt of %d tokens and a limit of %d it must be "

@@ -78,6 +78,8 @@ bool engine_wait(struct engine *e, struct request *r, const struct event_cursor 
 bool engine_drain(struct engine *e, int timeout_ms);
 
 int32_t engine_max_length(const struct engine *e);
+/* What that limit comes from and what raises it, in words for a message; static text. */
+const char *engine_limit_reason(const struct engine *e);
 /* What max_tokens may be at most: engine_max_tokens, and 1 beside a prompt that fills the limit
  * when it is prompt_only. */
 static inline int32_t engine_room(const struct engine *e, int32_t n_prompt, bool prompt_only)

@@ -195,12 +195,12 @@ static t9_status choose_max_tokens(struct chat_run *run, size_t n_prompt, int32_
     if (q->no_reply && n_prompt == (size_t)t9_engine_max_length(engine))
         room = 1; /* nothing comes after it */
     if (room <= 0)
-        return chat_fail(err, T9_STATUS_INVALID, prompt_field(run), "context_length_exceeded",
-                         /* agents know this beginning, and shorten the conversation by it */
-                         "prompt is too long: %zu tokens > %d maximum, with the reply: shorten the "
-                         "conversation, or raise --max-length where the model's own limit allows "
-                         "it",
-                         n_prompt, t9_engine_max_length(engine));
+        return chat_fail(
+            err, T9_STATUS_INVALID, prompt_field(run), "context_length_exceeded",
+            /* agents know this beginning, and shorten the conversation by it */
+            "prompt is too long: %zu tokens > %d maximum, with the reply (%s): shorten "
+            "the conversation",
+            n_prompt, t9_engine_max_length(engine), t9_engine_limit_reason(engine));
     if (q->max_tokens > room)
         chat_warn(q, "%s %lld was lowered to %d, which is what fits beside a prompt of %zu tokens",
                   q->limit_field, (long long)q->max_tokens, room, n_prompt);

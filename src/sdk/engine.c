@@ -149,6 +149,11 @@ int32_t t9_engine_max_length(const t9_engine *e)
     return engine_max_length(e->engine);
 }
 
+const char *t9_engine_limit_reason(const t9_engine *e)
+{
+    return engine_limit_reason(e->engine);
+}
+
 int32_t t9_engine_max_tokens(const t9_engine *e, int32_t n_prompt)
 {
     return engine_max_tokens(e->engine, n_prompt);

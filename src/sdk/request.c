@@ -302,9 +302,9 @@ static t9_status prepare(struct t9_request *q, const struct t9_request_params *p
     int32_t room = engine_room(q->engine, (int32_t)p->n_prompt, p->prompt_only);
     if (room < 1)
         return t9_fail(err, T9_STATUS_INVALID,
-                       "the prompt has %zu tokens, and prompt and answer together may have %d: "
-                       "shorten it, or raise max_length or kv_bytes of the engine",
-                       p->n_prompt, engine_max_length(q->engine));
+                       "the prompt has %zu tokens, and prompt and answer together may have %d "
+                       "(%s): shorten it",
+                       p->n_prompt, engine_max_length(q->engine), engine_limit_reason(q->engine));
     if (p->prompt_only)
         room = 1;
     else if (p->max_tokens > 0 && p->max_tokens < room)

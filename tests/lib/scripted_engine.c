@@ -325,6 +325,12 @@ void engine_state_read(const struct engine *e, struct engine_state *out)
         memset(out, 0, sizeof *out);
 }
 
+const char *engine_limit_reason(const struct engine *e)
+{
+    (void)e;
+    return "set by the script";
+}
+
 int32_t engine_max_length(const struct engine *e)
 {
     return e->script.max_length;

@@ -191,6 +191,29 @@ def test_more_kv_memory_than_there_is(cli):
     check("--kv-memory allows" not in err, err)
 
 
+def test_limits_say_what_helps(cli):
+    """A prompt that is too long: the model's limit, the option's, or what the memory holds."""
+    for more, part in (((), "what the model was made for"),
+                       (("--max-length", "64"), "set by --max-length"),
+                       (("--kv-memory", "1M"), "--kv-memory (kv_bytes) gives it more")):
+        _, err = cli.run("run", cli.tiny, "-p", "a b c d " * 1500, "-n", "2", *more, code=1)
+        check(part in err and "limit is" in err, err)
+    ids = cli.file("long.json", json.dumps([65] * 70))
+    path = os.path.join(cli.tmp, "short.gguf")
+    subprocess.run([cli.a.mkgguf, "--width", "64", "--layers", "1", "--context", "64", path], check=True)
+    _, err = cli.run("eval", path, "--tokens", ids, "--logits", cli.tmp + "/long.f32")
+    check("has 70 tokens and the model was made for 64" in err, err)
+
+
+def test_start_line_names_states(cli):
+    path = os.path.join(cli.tmp, "delta.gguf")
+    subprocess.run([cli.a.mkgguf, "--arch", "qwen35", "--width", "64", "--ffn", "64", "--context", "64", path],
+                   check=True)
+    for model, words in (cli.tiny, "memory for keys and values as used"), (path, "states and their checkpoints"):
+        with t9server.Server(cli.a.program, model, "--kv-memory", "16M") as s:
+            check(words in s.stderr(), s.stderr())
+
+
 def test_help_and_man(cli):
     """Every command has help, and the manual page has exactly the flags that the helps have."""
     in_help = set()

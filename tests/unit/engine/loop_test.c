@@ -71,6 +71,35 @@ static void solo(void **state)
     fake_be_free(be);
 }
 
+/* What the limit comes from, so that the advice is the one that helps. */
+static void limit_reasons(void **state)
+{
+    (void)state;
+    static const struct {
+        int32_t max_length, limit;
+        uint64_t kv_bytes;
+        const char *words;
+    } cases[] = {
+        {0, 128, 4 * 4096, "--kv-memory (kv_bytes)"},
+        {1000, 128, 4 * 4096, "--kv-memory (kv_bytes)"},
+        {128, 128, 4 * 4096, "--max-length (max_length)"},
+        {100, 100, 1 << 20, "--max-length (max_length)"},
+        {0, FAKE_CONTEXT, (FAKE_CONTEXT / KV_PAGE_TOKENS + 1) * 4096, "the model was made for"},
+    };
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct be *be = fake_be_new();
+        struct engine_params p = params(be);
+        p.max_length = cases[i].max_length;
+        p.kv_bytes = cases[i].kv_bytes;
+        struct engine *e = start(&p);
+        assert_int_equal(engine_max_length(e), cases[i].limit);
+        if (!strstr(engine_limit_reason(e), cases[i].words))
+            fail_msg("%d: %s", (int)i, engine_limit_reason(e));
+        engine_free(e);
+        fake_be_free(be);
+    }
+}
+
 static void refused(struct engine *e, struct request *r, const char *word)
 {
     struct t9_err err = {0};
@@ -94,7 +123,7 @@ static void refusals(void **state)
     assert_int_equal(engine_max_tokens(e, 0), 0);
     refused(e, make(prompt, 0, 1), "empty");
     refused(e, make(prompt, 128, 1), "128 tokens");
-    refused(e, make(prompt, 150, 1), "--max-length");
+    refused(e, make(prompt, 150, 1), "--kv-memory");
     refused(e, make(prompt, 100, 29), "28");
     int32_t bad[2] = {5, FAKE_VOCAB};
     refused(e, make(bad, 2, 1), "token 1 of the prompt is 64");
@@ -736,6 +765,7 @@ int main(void)
         cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(notifications),
         cmocka_unit_test(idle_costs_nothing),
+        cmocka_unit_test(limit_reasons),
         cmocka_unit_test(memory_does_not_follow_the_declared_length),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_WARN};
