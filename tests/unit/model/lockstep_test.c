@@ -80,7 +80,8 @@ static void agree(const char *model, const char *first, const char *second, floa
 }
 
 /* Those with integer products: canon is another number than ref, cpu the same as canon. */
-static const char *const quantised[] = {"wide-gpt-oss", "wide-qwen3moe", "wide-qwen35"};
+static const char *const quantised[] = {"wide-gemma4", "wide-gpt-oss", "wide-qwen3moe",
+                                        "wide-qwen35"};
 
 static const char *const models[] = {"qwen2",     "qwen3moe", "gpt-oss",   "lfm2moe",
                                      "qwen35moe", "gemma4-e", "gemma4-moe"};

@@ -1,19 +1,16 @@
 /*
  * Logits of the tiny models against the reference library's, on every backend, instruction set and
- * KV type that this build and machine have: the largest relative error over positions, and the
- * greedy continuation where the margin between the two best tokens is above the error.
+ * KV type that this build and machine have (in the short run fewer of those with equal bits): the
+ * largest relative error over positions, and the greedy continuation where the margin between the
+ * two best tokens is above the error.
  */
-#include "base/mem.h"
 #include "lib/forward.h"
+#include "lib/t9test.h"
 #include "unit/model/fixture.h"
 
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <string.h>
+#include "base/mem.h"
 
-#include <cmocka.h>
+#include <math.h>
 
 /* Models of random shapes, which are looked at instead of the stored ones. */
 static int n_folders;
@@ -37,6 +34,22 @@ static const struct variant variants[] = {
     {"cpu", "avx512", KV_TYPE_F32, 2e-5},  {"cpu", "avx512", KV_TYPE_F16, 3e-3},
     {"cpu", "avx512", KV_TYPE_BF16, 1e-2}, {"cpu", "avx512", KV_TYPE_Q8_0, 3e-2},
 };
+
+/* The plain kernels: canon's, and the same on the workers of cpu (model_invariance_test holds all
+ * paths of cpu to canon's bits). */
+static bool is_plain(const struct variant *v)
+{
+    return strcmp(v->backend, "canon") == 0 || (v->isa && strcmp(v->isa, "scalar") == 0);
+}
+
+/* Plain kernels are slow: in the short run each type of cache once, on one of the two. */
+static bool is_run(const struct variant *v, bool all_kv)
+{
+    bool usual = v->kv == KV_TYPE_F32 || v->kv == KV_TYPE_F16;
+    if (!usual && !all_kv)
+        return false;
+    return !is_plain(v) || test_is_full() || usual == (v->isa == NULL);
+}
 
 static bool is_gemma4(const struct fwd *f)
 {
@@ -108,7 +121,8 @@ static double error_of_clear(const struct fwd_seq *s, const struct fixture *x, c
     return worst;
 }
 
-/* Of quantised weights with int8 rows, and of the middle row: up to 2.8e-2 was measured. */
+/* Of quantised weights with int8 rows, and of the middle row: up to 3.4e-2 was measured, and up to
+ * 4.9e-2 in gemma4. */
 static const double INTEGER_BOUND = 4e-2;
 
 static void check_variant(const char *name, const struct fixture *x, const struct variant *v,
@@ -143,14 +157,14 @@ static void check_variant(const char *name, const struct fixture *x, const struc
     double tie = is_gemma4(&f) ? v->bound : bound; /* scores of experts are as in other models */
     if (x->quantised && strcmp(v->backend, "ref") != 0) {
         coarse = true;
-        bound = INTEGER_BOUND;
+        bound = is_gemma4(&f) ? 2 * INTEGER_BOUND : INTEGER_BOUND;
     }
     /* A shape that a seed chose may have a position, or an expert, that little decides. */
     bool rough = n_folders > 0 && v->kv != KV_TYPE_F32;
     double e = coarse || rough ? fixture_error_median(s.logits, x->logits, x->n_tokens, x->n_vocab)
                                : error_of_clear(&s, x, margin, tie, &n_ties);
     fwd_seq_deinit(&f, &s);
-    if (!rough)
+    if (!rough && (!is_plain(v) || test_is_full()))
         check_greedy(&f, x, bound, &n_clear);
     print_message("%-12s %-5s %-6s %s: relative error %.3g, %d ties of experts left out, %d of %d "
                   "greedy tokens compared\n",
@@ -171,10 +185,13 @@ static void margins(const struct fixture *x, float *margin)
     for (int32_t i = 0; i < x->n_tokens; i++)
         margin[i] = INFINITY;
     assert_int_equal(fwd_open(&f, x->path, &p, &err), T9_STATUS_OK);
-    f.margin = margin;
-    assert_int_equal(fwd_seq_init(&f, &s, x->tokens, x->n_tokens, x->n_tokens, &err), T9_STATUS_OK);
-    assert_int_equal(fwd_run(&f, &s, 64, &err), T9_STATUS_OK);
-    fwd_seq_deinit(&f, &s);
+    if (model_info(f.m)->n_experts > 0) {
+        f.margin = margin;
+        assert_int_equal(fwd_seq_init(&f, &s, x->tokens, x->n_tokens, x->n_tokens, &err),
+                         T9_STATUS_OK);
+        assert_int_equal(fwd_run(&f, &s, 64, &err), T9_STATUS_OK);
+        fwd_seq_deinit(&f, &s);
+    }
     fwd_close(&f);
 }
 
@@ -192,7 +209,7 @@ static void check_kinds(const char *name, bool all_kv)
     float margin[FIXTURE_TOKENS_MAX];
     margins(&x, margin);
     for (size_t i = 0; i < T9_COUNT(variants); i++) {
-        if (all_kv || variants[i].kv == KV_TYPE_F32 || variants[i].kv == KV_TYPE_F16)
+        if (is_run(&variants[i], all_kv))
             check_variant(name, &x, &variants[i], margin);
     }
     fixture_free(&x);
@@ -395,8 +412,10 @@ static void test_media(void **state)
                               .n_rows = x.media_rows,
                               .n_deepstack = x.n_deepstack,
                               .values = values};
-    for (size_t i = 0; i < T9_COUNT(variants); i++)
-        check_media(&x, &variants[i], want, &media, i % 2 ? 64 : 11);
+    for (size_t i = 0; i < T9_COUNT(variants); i++) {
+        if (is_run(&variants[i], true))
+            check_media(&x, &variants[i], want, &media, i % 2 ? 64 : 11);
+    }
     mem_free(want);
     mem_free(values);
     fixture_free(&x);
