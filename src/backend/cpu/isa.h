@@ -30,7 +30,7 @@ typedef enum tile_kind {
 } tile_kind;
 
 enum {
-    TILE_SIZES = 5,     /* tiles of 1, 2, 4, 8, 16 rows */
+    TILE_ROWS_MAX = 16, /* most rows of a tile */
     TILE_ROWS_ANY = 64, /* most rows of tile_any */
     ATTN_PAIRS = 32,    /* (row, head) pairs of one attention tile */
     ATTN_STATE_PAD = 16 /* floats before an o vector: m, l, unused (keeps o on a cache line) */
@@ -79,7 +79,7 @@ struct cpu_isa {
     const char *name;
     void (*quant32)(struct act32 *dst, const float *x, int32_t n_blocks);
     void (*quant256)(struct act256 *dst, const float *x, int32_t n_blocks);
-    tile_fn tile[TILE_KIND_COUNT][TILE_SIZES];
+    tile_fn tile[TILE_KIND_COUNT][TILE_ROWS_MAX + 1]; /* by rows; NULL: there is none. 1 there is */
     /* Types that have no row there: 1 .. TILE_ROWS_ANY rows. */
     void (*tile_any)(const struct tile *t, int32_t n_rows);
 

@@ -96,9 +96,8 @@ static void tiles(const struct cpu_isa *isa, tile_kind kind, struct tile *t, int
         isa->tile_any(t, n);
         return;
     }
-    for (int size = TILE_SIZES - 1; n > 0 && size >= 0; size--) {
-        tile_fn fn = isa->tile[kind][size];
-        int32_t rows = 1 << size;
+    for (int32_t rows = TILE_ROWS_MAX; n > 0 && rows > 0; rows--) {
+        tile_fn fn = isa->tile[kind][rows];
         for (; fn && n >= rows; n -= rows) {
             fn(t);
             tile_advance(t, rows);

@@ -14,7 +14,7 @@
 #include "backend/cpu/kernels/state.inc"
 
 #define TILE_ROW(kind)                                                                             \
-    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, NULL, NULL},
+    [TILE_KIND_##kind] = {NULL, tile_##kind##_1, tile_##kind##_2, tile_##kind##_3, tile_##kind##_4},
 
 const struct cpu_isa cpu_isa_avx2 = {
     .name = ISA_NAME,

@@ -14,17 +14,25 @@
 
 #include "backend/cpu/kernels/state.inc"
 
-#define TILE_ROW_8(kind)                                                                           \
-    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8, NULL},
-#define TILE_ROW(kind)                                                                             \
-    [TILE_KIND_##kind] = {tile_##kind##_1, tile_##kind##_2, tile_##kind##_4, tile_##kind##_8,      \
-                          tile_##kind##_16},
+#define TILE_ROW(kind, last)                                                                       \
+    [TILE_KIND_##kind] = {NULL,                                                                    \
+                          tile_##kind##_1,                                                         \
+                          tile_##kind##_2,                                                         \
+                          tile_##kind##_3,                                                         \
+                          tile_##kind##_4,                                                         \
+                          tile_##kind##_5,                                                         \
+                          tile_##kind##_6,                                                         \
+                          tile_##kind##_7,                                                         \
+                          tile_##kind##_8,                                                         \
+                          [16] = last},
+#define TILE_ROW_8(kind)  TILE_ROW(kind, NULL)
+#define TILE_ROW_16(kind) TILE_ROW(kind, tile_##kind##_16)
 
 const struct cpu_isa cpu_isa_avx512 = {
     .name = ISA_NAME,
     .quant32 = quant32,
     .quant256 = quant256,
-    .tile = {TILE_KIND_LIST_FLOAT(TILE_ROW_8) TILE_KIND_LIST_32(TILE_ROW)
+    .tile = {TILE_KIND_LIST_FLOAT(TILE_ROW_8) TILE_KIND_LIST_32(TILE_ROW_16)
                  TILE_KIND_LIST_K(TILE_ROW_8)},
     .tile_any = tile_any,
     .rmsnorm = rmsnorm,
