@@ -3,15 +3,16 @@
  * whose results differ.
  *
  * The other backend works on copies of what the op writes: its destinations, and the pages of
- * qk_norm_rope_store or the slots of a recurrent layer that it touches, in a small pool of their
- * own. It runs first, because destinations may alias sources; then the op runs in place on the
- * first backend, and the two are compared. The forward goes on with the first backend's results, so
- * an error does not travel.
+ * qk_norm_rope_store or the slots of a recurrent layer that its rows touch, in a small pool of
+ * their own. It runs first, because destinations may alias sources; then the op runs in place on
+ * the first backend, and the two are compared. The forward goes on with the first backend's
+ * results, so an error does not travel.
  *
  * Allocates per op: a tool for tests and for looking at a model, not for serving. Engine thread
  * only.
  */
 #include "backend/be.h"
+#include "backend/kernels.h"
 #include "base/mem.h"
 #include "base/num.h"
 
@@ -114,18 +115,22 @@ static t9_status copy_pages(struct op *op, struct copies *c, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
-/* Copies of the slots of all sequences. */
+/* Copies of the slots of the sequences that have rows. */
 static t9_status copy_slots(struct op *op, struct copies *c, struct t9_err *err)
 {
     struct view *slot = &op->src[3], *pool = &op->src[6];
     size_t slot_bytes = op->state->slot_bytes;
+    int32_t n = 0;
+    for (struct state_rows r = {0}; state_rows_next(op, &r);)
+        n++;
     c->slot = mem_calloc((size_t)slot->rows, sizeof(int32_t));
-    c->pool = mem_alloc_aligned(64, (size_t)slot->rows * slot_bytes);
+    c->pool = mem_alloc_aligned(64, (size_t)n * slot_bytes);
     if (!c->slot || !c->pool)
         return no_memory(err);
-    for (int32_t s = 0; s < slot->rows; s++) {
-        c->slot[s] = s;
-        memcpy(c->pool + (size_t)s * slot_bytes, state_slot(op->state, pool->p, i32_of(slot, s)),
+    n = 0;
+    for (struct state_rows r = {0}; state_rows_next(op, &r); n++) {
+        c->slot[i32_of(&op->src[2], r.first)] = n;
+        memcpy(c->pool + (size_t)n * slot_bytes, state_slot(op->state, pool->p, r.slot),
                slot_bytes);
     }
     slot->p = c->slot;
@@ -225,24 +230,25 @@ static t9_status compare_kv(struct cx *cx, const struct op *op, const struct op 
     return T9_STATUS_OK;
 }
 
-/* The layer's state of every sequence, and what the journal has of it. */
+/* The layer's state of every sequence that has rows, and what the journal has of it. */
 static t9_status compare_state(struct cx *cx, const struct op *op, const struct op *other)
 {
     const struct state_geom *g = op->state;
     const struct state_shape *s = &g->shape;
     int32_t n_matrix = s->key_dim * s->value_dim, layer = op->i[0];
-    for (int32_t i = 0; i < op->src[3].rows; i++) {
-        int32_t slot = i32_of(&op->src[3], i);
-        void *pool = op->src[6].p, *copy = other->src[6].p;
+    void *pool = op->src[6].p, *copy = other->src[6].p;
+    for (struct state_rows r = {0}, q = {0};
+         state_rows_next(op, &r) && state_rows_next(other, &q);) {
+        int32_t seq = i32_of(&op->src[2], r.first);
         for (int32_t h = 0; h < s->n_heads; h++)
-            T9_TRY(compare_row(cx, op, "state matrix", i, state_matrix(g, pool, slot, layer, h),
-                               state_matrix(g, copy, i, layer, h), n_matrix));
-        T9_TRY(compare_row(cx, op, "history", i, state_history(g, pool, slot, layer),
-                           state_history(g, copy, i, layer), (s->taps - 1) * s->channels));
-        for (int32_t r = 0; op->src[5].p && r < i32_of(&op->src[5], i); r++)
-            T9_TRY(compare_row(cx, op, "journal", i, state_journal_conv(g, pool, slot, layer, r),
-                               state_journal_conv(g, copy, i, layer, r),
-                               g->conv_cols + g->delta_cols));
+            T9_TRY(compare_row(cx, op, "state matrix", seq, state_matrix(g, pool, r.slot, layer, h),
+                               state_matrix(g, copy, q.slot, layer, h), n_matrix));
+        T9_TRY(compare_row(cx, op, "history", seq, state_history(g, pool, r.slot, layer),
+                           state_history(g, copy, q.slot, layer), (s->taps - 1) * s->channels));
+        for (int32_t i = 0; i < r.n_guess; i++)
+            T9_TRY(compare_row(
+                cx, op, "journal", seq, state_journal_conv(g, pool, r.slot, layer, i),
+                state_journal_conv(g, copy, q.slot, layer, i), g->conv_cols + g->delta_cols));
     }
     return T9_STATUS_OK;
 }

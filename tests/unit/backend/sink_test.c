@@ -3,6 +3,7 @@
 #include "unit/backend/ops.h"
 
 #include "backend/be_impl.h"
+#include "base/mem.h"
 #include "base/num.h"
 
 #include <setjmp.h>
@@ -350,6 +351,58 @@ static void test_compare_sees_pages(void **state)
     be_free(b.be);
 }
 
+static t9_status faulty_state_run(struct be *be, const struct op *ops, size_t n, struct t9_err *err)
+{
+    struct faulty *f = (struct faulty *)be;
+    t9_status st = be_run(f->inner, ops, n, err);
+    const int32_t *slot = ops[0].src[3].p;
+    state_history(ops[0].state, ops[0].src[6].p, slot[2], 0)[1] = 9;
+    return st;
+}
+
+/* States of the sequences that have rows are compared; what others have is not looked at. */
+static void test_compare_sees_states(void **state)
+{
+    (void)state;
+    enum { C = 4, TAPS = 3, ROWS = 3 };
+    struct bench a, b;
+    struct compare c;
+    float x[ROWS * C] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, y[ROWS * C], taps[TAPS * C] = {1};
+    const int32_t seq[ROWS] = {0, 2, 2}, slot[] = {1, 1 << 30, 0}; /* the second one's is nowhere */
+    struct state_geom g;
+    struct weight w = {
+        .name = "taps", .layout = WEIGHT_LAYOUT_VECTOR, .n_in = TAPS * C, .n_out = 1, .data = taps};
+    assert_int_equal(bench_init(&a, "ref"), T9_STATUS_OK);
+    assert_int_equal(bench_init(&b, "ref"), T9_STATUS_OK);
+    assert_true(
+        state_geom_init(&g, &(struct state_shape){.n_layers = 1, .taps = TAPS, .channels = C}));
+    char *pool = mem_alloc_aligned(64, 2 * g.slot_bytes);
+    assert_non_null(pool);
+    memset(pool, 0, 2 * g.slot_bytes);
+    struct op_state s = {.row_seq = view_i32(seq, ROWS, 1),
+                         .slot = view_i32(slot, 3, 1),
+                         .pool = {pool, 1, 1, 1, VIEW_BYTES, 0},
+                         .geom = &g};
+    c = (struct compare){.be = a.be, .other = b.be};
+    cx_init_compare(&a.cx, &c, &a.scratch);
+    op_conv_state(&a.cx, view_f32(y, ROWS, C), view_f32(x, ROWS, C), &w, false, &s);
+    if (a.cx.status != T9_STATUS_OK)
+        fail_msg("%s", a.cx.err.msg);
+    assert_true(state_history(&g, pool, 1, 0)[C] == 1 && state_history(&g, pool, 0, 0)[C] == 9);
+
+    struct faulty faulty = {.be = *b.be, .inner = b.be};
+    static const struct be_vtbl vtbl = {.run = faulty_state_run};
+    faulty.be.v = &vtbl;
+    c.other = &faulty.be;
+    cx_init_compare(&a.cx, &c, &a.scratch);
+    op_conv_state(&a.cx, view_f32(y, ROWS, C), view_f32(x, ROWS, C), &w, false, &s);
+    assert_int_equal(a.cx.status, T9_STATUS_INTERNAL);
+    assert_non_null(strstr(a.cx.err.msg, "conv_state, history, row 2, column 1"));
+    mem_free(pool);
+    be_free(a.be);
+    be_free(b.be);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -358,6 +411,7 @@ int main(void)
         cmocka_unit_test(test_measure_counts_the_peak),
         cmocka_unit_test(test_compare),
         cmocka_unit_test(test_compare_sees_pages),
+        cmocka_unit_test(test_compare_sees_states),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
