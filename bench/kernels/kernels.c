@@ -4,6 +4,7 @@
  *
  *   bench_kernels [threads [isa [n_in n_out [rows [type]]]]]
  *   bench_kernels attention [threads [isa [type [d]]]]          see attention.c
+ *   bench_kernels experts [threads [isa [type [n_experts used [n_in n_out]]]]]    see experts.c
  *
  * Per weight type: GB/s of weights for one row (decode: memory is the limit) and Gop/s for many
  * rows (prefill: the int8 dot product units are the limit; one multiply and one add are two ops).
@@ -44,20 +45,19 @@ enum { CHECK_OUT = 48, MIN_MS = 300 };
 
 /* ---- products ---- */
 
-static t9_status read_rows(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
+t9_status bench_read(void *ctx, uint64_t off, void *dst, size_t n, struct t9_err *err)
 {
     (void)err;
     memcpy(dst, (const char *)ctx + off, n);
     return T9_STATUS_OK;
 }
 
-static float random_value(void)
+float bench_value(void)
 {
     return (float)(int)(bench_rnd() % 2001) * 1e-3f - 1.0f;
 }
 
-/* Random blocks with ordinary scales. */
-static char *weight_data(uint32_t dtype, size_t n_bytes)
+char *bench_weight_data(uint32_t dtype, size_t n_bytes)
 {
     const struct dtype_info *info = gguf_dtype_get(dtype);
     char *p = mem_alloc(n_bytes);
@@ -66,7 +66,7 @@ static char *weight_data(uint32_t dtype, size_t n_bytes)
     for (size_t i = 0; i < n_bytes; i++)
         p[i] = (char)bench_rnd();
     for (size_t i = 0; dtype == DTYPE_F32 && i + sizeof(float) <= n_bytes; i += sizeof(float)) {
-        float x = random_value(); /* random words are no floats */
+        float x = bench_value(); /* random words are no floats */
         memcpy(p + i, &x, sizeof(x));
     }
     for (size_t i = 0; dtype != DTYPE_F32 && i + info->block_bytes <= n_bytes;
@@ -121,7 +121,7 @@ static void check(const struct product *p, char *data)
                              .dtype = p->dtype,
                              .n_in = p->n_in,
                              .n_out = n,
-                             .read = read_rows,
+                             .read = bench_read,
                              .ctx = data};
     float *want = mem_alloc((size_t)p->rows * (size_t)n * sizeof(float));
     if (!want || be_new(&canon, "canon", &params, NULL) != T9_STATUS_OK ||
@@ -168,7 +168,7 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
 {
     struct product p = {.be = be, .dtype = dtype, .n_in = n_in, .n_out = n_out};
     size_t n_bytes = (size_t)dtype_row_bytes(dtype, (uint64_t)n_in) * (size_t)n_out;
-    char *data = weight_data(dtype, n_bytes);
+    char *data = bench_weight_data(dtype, n_bytes);
     int32_t copies = (int32_t)(FROM_MEMORY_BYTES / n_bytes) + 1;
     p.w = mem_calloc((size_t)copies, sizeof(*p.w));
     p.x = mem_alloc_aligned(64, (size_t)rows * (size_t)n_in * sizeof(float));
@@ -176,9 +176,9 @@ static void bench(struct be *be, uint32_t dtype, int32_t n_in, int32_t n_out, in
     if (!p.w || !p.x || !p.y || tape_init(&p.tape, (size_t)copies, NULL) != T9_STATUS_OK)
         exit(1);
     for (size_t i = 0; i < (size_t)rows * (size_t)n_in; i++)
-        p.x[i] = random_value();
+        p.x[i] = bench_value();
     struct weight_src src = {
-        .name = "w", .dtype = dtype, .n_in = n_in, .n_out = n_out, .read = read_rows, .ctx = data};
+        .name = "w", .dtype = dtype, .n_in = n_in, .n_out = n_out, .read = bench_read, .ctx = data};
     for (int32_t i = 0; i < copies; i++) {
         if (be_weight_load(be, &p.w[i], &src, NULL) != T9_STATUS_OK)
             exit(1);
@@ -204,6 +204,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "attention") == 0)
         return bench_attention(argc - 2, argv + 2);
+    if (argc > 1 && strcmp(argv[1], "experts") == 0)
+        return bench_experts(argc - 2, argv + 2);
     int64_t arg[5] = {0, 0, 2048, 2048, 256}; /* threads, (isa), n_in, n_out, rows */
     for (int i = 1; i < argc && i <= 5; i++) {
         struct str s = {argv[i], strlen(argv[i])};
