@@ -14,16 +14,18 @@
 
 #include "backend/cpu/kernels/state.inc"
 
+#ifdef T9_TILES_FEW
+#    define TILES_5_TO_7(kind)
+#else
+#    define TILES_5_TO_7(kind) tile_##kind##_5, tile_##kind##_6, tile_##kind##_7,
+#endif
 #define TILE_ROW(kind, last)                                                                       \
     [TILE_KIND_##kind] = {NULL,                                                                    \
                           tile_##kind##_1,                                                         \
                           tile_##kind##_2,                                                         \
                           tile_##kind##_3,                                                         \
                           tile_##kind##_4,                                                         \
-                          tile_##kind##_5,                                                         \
-                          tile_##kind##_6,                                                         \
-                          tile_##kind##_7,                                                         \
-                          tile_##kind##_8,                                                         \
+                          TILES_5_TO_7(kind)[8] = tile_##kind##_8,                                 \
                           [16] = last},
 #define TILE_ROW_8(kind)  TILE_ROW(kind, NULL)
 #define TILE_ROW_16(kind) TILE_ROW(kind, tile_##kind##_16)
