@@ -397,6 +397,11 @@ struct t9_stats {
     uint64_t kv_state_bytes, evicted_states;
     /* States copied to the cache; prompts that went on from one. */
     uint64_t checkpoints_kept[T9_STATS_CHECKPOINTS], checkpoint_hits[T9_STATS_CHECKPOINTS];
+    /* Of models some of whose layers see a window of tokens only, which have pages of their own
+     * beside the others and are not part of kv_pages_total: those that requests need, others that
+     * are cached, bytes of one; those that were dropped, with or without their page. */
+    int32_t kv_windows_used, kv_windows_cold;
+    uint64_t kv_window_bytes, evicted_windows;
 };
 /* INVALID for a wrong struct_size. */
 T9_API t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out);

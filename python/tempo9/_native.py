@@ -100,7 +100,8 @@ class Stats(Sized):
         [(n, c.c_uint64) for n in ("ttft_count", "gap_count", "ttft_sum_ns", "gap_sum_ns")] +
         [("kv_states_used", c.c_int32), ("kv_states_kept", c.c_int32), ("kv_state_bytes", c.c_uint64),
          ("evicted_states", c.c_uint64), ("checkpoints_kept", c.c_uint64 * CHECKPOINTS),
-         ("checkpoint_hits", c.c_uint64 * CHECKPOINTS)])
+         ("checkpoint_hits", c.c_uint64 * CHECKPOINTS), ("kv_windows_used", c.c_int32),
+         ("kv_windows_cold", c.c_int32), ("kv_window_bytes", c.c_uint64), ("evicted_windows", c.c_uint64)])
 
 
 class LogitBias(c.Structure):

@@ -31,6 +31,8 @@ static bool layer_init(struct kv_layer *l, struct kv_shape s, kv_type type)
     if (s.n_head_kv < 1 || s.n_head_kv > HEADS_MAX || s.head_dim < 1 ||
         s.head_dim > KV_HEAD_DIM_MAX || elt_bytes == 0)
         return false;
+    if (s.window < 0)
+        return false;
     *l = (struct kv_layer){.n_head_kv = s.n_head_kv, .head_dim = s.head_dim, .type = type};
     if (type == KV_TYPE_Q8_0)
         l->n_blocks = (s.head_dim + KV_Q8_BLOCK - 1) / KV_Q8_BLOCK;
@@ -42,6 +44,23 @@ static bool layer_init(struct kv_layer *l, struct kv_shape s, kv_type type)
     return true;
 }
 
+static size_t whole_pages(size_t bytes)
+{
+    return (bytes + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
+}
+
+/* The window of the layers that have one, the widest; 0 where all layers are of one group. */
+static int32_t window_of(const struct kv_shape *shapes, int32_t n_layers)
+{
+    int32_t widest = 0;
+    bool all = true;
+    for (int32_t i = 0; i < n_layers; i++) {
+        widest = shapes[i].window > widest ? shapes[i].window : widest;
+        all = all && shapes[i].window > 0;
+    }
+    return all ? 0 : widest;
+}
+
 bool kv_geom_init(struct kv_geom *g, const struct kv_shape *shapes, int32_t n_layers, kv_type type)
 {
     *g = (struct kv_geom){.type = type};
@@ -49,17 +68,21 @@ bool kv_geom_init(struct kv_geom *g, const struct kv_shape *shapes, int32_t n_la
         return false;
     /* At most 2^9 dims * 2^5 tokens * 4 bytes * 2^12 heads * 2 * 2^10 layers = 2^39: no overflow.
      */
-    size_t at = 0;
+    size_t at[2] = {0, 0}; /* of the group without windows, with */
+    g->window = window_of(shapes, n_layers);
     for (int32_t i = 0; i < n_layers; i++) {
-        if (!layer_init(&g->layers[i], shapes[i], type))
+        struct kv_layer *l = &g->layers[i];
+        if (!layer_init(l, shapes[i], type))
             return false;
-        g->layers[i].layer_offset = at;
-        at += g->layers[i].layer_bytes;
+        l->in_window = g->window > 0 && shapes[i].window > 0;
+        l->layer_offset = at[l->in_window];
+        at[l->in_window] += l->layer_bytes;
     }
     g->n_layers = n_layers;
-    g->page_bytes = (at + PAGE_ALIGN - 1) / PAGE_ALIGN * PAGE_ALIGN;
+    g->page_bytes = whole_pages(at[0]);
+    g->window_bytes = whole_pages(at[1]);
     for (int32_t i = 0; i < n_layers; i++)
-        g->layers[i].page_bytes = g->page_bytes;
+        g->layers[i].page_bytes = g->layers[i].in_window ? g->window_bytes : g->page_bytes;
     return true;
 }
 
@@ -68,7 +91,7 @@ bool kv_geom_init_same(struct kv_geom *g, int32_t n_layers, int32_t n_head_kv, i
 {
     struct kv_shape shapes[KV_LAYERS_MAX];
     for (int32_t i = 0; i < KV_LAYERS_MAX; i++)
-        shapes[i] = (struct kv_shape){n_head_kv, head_dim};
+        shapes[i] = (struct kv_shape){n_head_kv, head_dim, 0};
     return kv_geom_init(g, shapes, n_layers, type);
 }
 

@@ -2,8 +2,10 @@
  * backend/kv_geom.h - how keys and values lie in a page (decision D5), and their number formats.
  *
  * A page holds KV_PAGE_TOKENS tokens of one sequence for all layers that have keys and values of
- * their own, contiguous; layers may differ in heads and their size:
- *     page  = layer 0 | layer 1 | ...
+ * their own, contiguous; layers may differ in heads and their size. Where some layers attend to all
+ * tokens and others only to a window of them, the latter have extents of their own, window pages,
+ * beside those of the former, so that they can go earlier: each layer belongs to one group.
+ *     page  = layer 0 | layer 1 | ...       of its group
  *     layer = K of head 0 | K of head 1 | ... | V of head 0 | V of head 1 | ...
  *     K     = [head_dim][32]      transposed: the 32 keys of a block are SIMD lanes
  *     V     = [32][head_dim]      the head's dimensions are SIMD lanes
@@ -43,21 +45,42 @@ struct kv_layer {
     size_t scale_offset; /* bytes from a head's K (or V) to its scales */
     size_t head_bytes;   /* bytes of K (or V) of one head, scales included; a multiple of 32 */
     size_t v_offset;     /* bytes from a head's K to its V */
+    bool in_window;      /* it lies in window pages */
     size_t layer_offset; /* bytes from a page to this layer */
     size_t layer_bytes;  /* bytes of this layer in a page */
-    size_t page_bytes;   /* of all layers */
+    size_t page_bytes;   /* of all layers of its group */
 };
 
 struct kv_geom {
     int32_t n_layers;
     kv_type type;
-    size_t page_bytes;                     /* all layers, rounded up to 4096 */
+    size_t page_bytes;                     /* all layers but those below, rounded up to 4096 */
+    size_t window_bytes;                   /* of a window page, likewise; 0: there are none */
+    int32_t window;                        /* tokens that layers there see; 0: there are none */
     struct kv_layer layers[KV_LAYERS_MAX]; /* [n_layers] */
 };
 
 struct kv_shape {
     int32_t n_head_kv, head_dim;
+    int32_t window; /* tokens that rows see, their own included; 0: all */
 };
+
+/* Bytes of a page in all its groups. */
+static inline size_t kv_geom_bytes(const struct kv_geom *g)
+{
+    return g->page_bytes + g->window_bytes;
+}
+/* Pages before a row's own one that its window can reach; 0 without windows. */
+static inline int32_t kv_window_span(const struct kv_geom *g)
+{
+    return g->window > 1 ? (g->window - 2) / KV_PAGE_TOKENS + 1 : 0;
+}
+/* The first page that the rows of page `page`, or any later ones, can see within the window. */
+static inline int32_t kv_window_first(const struct kv_geom *g, int32_t page)
+{
+    int32_t span = kv_window_span(g);
+    return page > span ? page - span : 0;
+}
 
 /* Fills *g for layers of these shapes; false when a size is out of range. */
 bool kv_geom_init(struct kv_geom *g, const struct kv_shape *shapes, int32_t n_layers, kv_type type);

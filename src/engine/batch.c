@@ -20,13 +20,14 @@ static bool part(uint64_t *total, uint64_t *off, uint64_t n, uint64_t item_bytes
 }
 
 t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch_limits *l,
-                         const struct kv_geom *kv, void *kv_pool, struct t9_err *err)
+                         const struct kv_geom *kv, void *kv_pool, void *window_pool,
+                         struct t9_err *err)
 {
     *bb = (struct batch_buf){.be = be, .rows_cap = l->rows, .outputs_cap = l->outputs};
     uint64_t rows = (uint64_t)l->rows;
     uint64_t outputs = (uint64_t)l->outputs;
     uint64_t total = 0;
-    uint64_t at[8];
+    uint64_t at[9];
     uint64_t table;
     uint64_t n_logits;
     bool ok = num_mul((uint64_t)l->seqs, (uint64_t)l->pages, &table) &&
@@ -38,7 +39,9 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
               part(&total, &at[4], outputs, sizeof(int32_t)) &&
               part(&total, &at[5], table, sizeof(int32_t)) &&
               part(&total, &at[6], (uint64_t)l->seqs, sizeof(int32_t)) &&
-              part(&total, &at[7], n_logits, sizeof(float)) && total <= SIZE_MAX / 2;
+              part(&total, &at[7], n_logits, sizeof(float)) &&
+              part(&total, &at[8], kv->window > 0 ? table : 0, sizeof(int32_t)) &&
+              total <= SIZE_MAX / 2;
     if (!ok)
         return t9_fail(err, T9_STATUS_TOO_LARGE,
                        "step buffers of %d rows, %d sequences and %d pages each do not fit the "
@@ -55,6 +58,8 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
     bb->page_table = (int32_t *)(void *)(mem + at[5]);
     bb->state_slot = (int32_t *)(void *)(mem + at[6]);
     bb->logits = (float *)(void *)(mem + at[7]);
+    if (kv->window > 0)
+        bb->window_table = (int32_t *)(void *)(mem + at[8]);
     bb->b = (struct batch){
         .n_seqs = l->seqs,
         .token = bb->token,
@@ -64,6 +69,8 @@ t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch
         .page_table = bb->page_table,
         .page_table_stride = l->pages,
         .kv_pool = kv_pool,
+        .window_table = bb->window_table,
+        .window_pool = window_pool,
         .kv = kv,
         .out_row = bb->out_row,
         .logits = bb->logits,
@@ -125,6 +132,13 @@ float *batch_logits(const struct batch_buf *bb, int32_t output, int32_t n_vocab)
 int32_t *batch_pages(const struct batch_buf *bb, int32_t seq)
 {
     return bb->page_table + (size_t)seq * (size_t)bb->b.page_table_stride;
+}
+
+int32_t *batch_windows(const struct batch_buf *bb, int32_t seq)
+{
+    if (!bb->window_table)
+        return NULL;
+    return bb->window_table + (size_t)seq * (size_t)bb->b.page_table_stride;
 }
 
 int32_t *batch_state(const struct batch_buf *bb, int32_t seq)

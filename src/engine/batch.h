@@ -21,6 +21,7 @@ struct batch_buf {
     int32_t rows_cap, outputs_cap;
     int32_t *token, *pos, *kv_idx, *row_seq, *out_row;
     int32_t *page_table;
+    int32_t *window_table; /* NULL: there are no window pages */
     int32_t *state_slot;
     float *logits;
     struct batch b; /* points into the buffers */
@@ -32,8 +33,10 @@ struct batch_limits {
     int32_t n_vocab;
 };
 
+/* window_pool: where window pages lie, if the geometry has them. */
 t9_status batch_buf_init(struct batch_buf *bb, struct be *be, const struct batch_limits *l,
-                         const struct kv_geom *kv, void *kv_pool, struct t9_err *err);
+                         const struct kv_geom *kv, void *kv_pool, void *window_pool,
+                         struct t9_err *err);
 /* The model has states: they lie at `pool`. Rows are never marked as ones to be taken back. */
 void batch_set_states(struct batch_buf *bb, const struct state_geom *geom, void *pool);
 void batch_buf_deinit(struct batch_buf *bb); /* accepts a zeroed one */
@@ -48,6 +51,8 @@ bool batch_add_output(struct batch_buf *bb);
 float *batch_logits(const struct batch_buf *bb, int32_t output, int32_t n_vocab);
 /* The page table of one sequence, [pages]. */
 int32_t *batch_pages(const struct batch_buf *bb, int32_t seq);
+/* The same of window pages; NULL without them. */
+int32_t *batch_windows(const struct batch_buf *bb, int32_t seq);
 /* Where the state of one sequence is. */
 int32_t *batch_state(const struct batch_buf *bb, int32_t seq);
 

@@ -15,6 +15,9 @@
  *
  * Rows of a step are limited so that it ends at such a place; by P1 no cut changes a result.
  *
+ * Models with window pages (kv/window.c) can go on wherever the windows are there: here is only
+ * said where they are kept longer, at the same places but for intervals and the ladder.
+ *
  * Engine thread only.
  */
 #include "engine/internal.h"
@@ -121,6 +124,27 @@ void checkpoint_keep(struct engine *e, int32_t slot, uint64_t now_ns)
         kv_state_free(e->pool, copy);
 }
 
+/* ---- window pages ---- */
+
+/* Whether n tokens end in that page. */
+static bool ends_in(int32_t n, int32_t page)
+{
+    return n > 0 && (n - 1) / KV_PAGE_TOKENS == page;
+}
+
+void checkpoint_keep_windows(struct engine *e, int32_t slot, uint64_t now_ns)
+{
+    const struct seq *s = &e->seqs[slot];
+    const struct request *r = s->req;
+    int32_t page = s->hold.n_pages - 1;
+    bool keeps = ends_in(r->n_prompt - 1, page) || ends_in(r->n_pin_tokens, page) ||
+                 ends_in(s->branch_at, page);
+    for (int32_t i = 0; i < r->n_marks && !keeps; i++)
+        keeps = ends_in(r->marks[i].n_tokens, page);
+    if (keeps)
+        (void)kv_tree_keep_windows(e->tree, &s->hold, now_ns);
+}
+
 /* ---- waiting for somebody else's state ---- */
 
 static int32_t n_same(const int32_t *a, const int32_t *b, int32_t n)
@@ -172,7 +196,6 @@ void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m)
 {
     struct seq *s = &e->seqs[slot];
     int32_t resumes = s->n_computed + m->n_tail;
-    s->branch_at = m->n_common > resumes ? m->n_common : 0;
     if (!producer_comes(e, s) || s->wait_at <= resumes) {
         find_producer(e, s, slot);
         s->wait_seen = 0;

@@ -95,6 +95,17 @@ static int32_t wanted_length(const struct engine *e)
     return e->p.max_length > 0 ? e->p.max_length : e->info->context_length;
 }
 
+/* Tokens of the longest sequence that fits the pool: of window pages it needs only so many. */
+static int64_t pool_tokens(const struct engine *e)
+{
+    uint64_t bytes = kv_pool_stats(e->pool).free_bytes - e->state_bytes;
+    uint64_t windows = (uint64_t)e->window_pages;
+    uint64_t pages = bytes / kv_geom_bytes(&e->geom);
+    if (pages > windows)
+        pages = (bytes - windows * e->geom.window_bytes) / e->geom.page_bytes;
+    return (int64_t)pages * KV_PAGE_TOKENS;
+}
+
 /* Everything that a step uses, sized by the step and the pool's budget. */
 static t9_status alloc_step(struct engine *e, struct t9_err *err)
 {
@@ -105,18 +116,19 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
     model_state_geom(p->model, &state);
     T9_TRY(kv_pool_add_states(e->pool, &state, err));
     e->state_bytes = kv_state_bytes(e->pool);
-    struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    int64_t pool_tokens =
-        (int64_t)((kv.free_bytes - e->state_bytes) / kv.page_bytes) * KV_PAGE_TOKENS;
+    if (e->geom.window > 0)
+        e->window_pages =
+            kv_window_span(&e->geom) + sched_pages((int64_t)p->step_tokens + KV_PAGE_TOKENS - 1);
+    int64_t most = pool_tokens(e);
     e->max_length = wanted_length(e);
     if (e->max_length < 2)
         return t9_fail(err, T9_STATUS_INVALID,
                        "a request of %d token (the model's context_length, or --max-length) has no "
                        "room for a prompt and a reply: 2 is the least",
                        e->max_length);
-    if (e->max_length > pool_tokens)
-        e->max_length = pool_tokens > INT32_MAX - KV_PAGE_TOKENS ? INT32_MAX - KV_PAGE_TOKENS
-                                                                 : (int32_t)pool_tokens;
+    if (e->max_length > most)
+        e->max_length =
+            most > INT32_MAX - KV_PAGE_TOKENS ? INT32_MAX - KV_PAGE_TOKENS : (int32_t)most;
     e->n_slots = SLOTS_PER_SEQ * p->max_batch;
     T9_TRY(alloc_tree(e, err));
     int32_t outputs = p->max_batch < p->step_tokens ? p->max_batch : p->step_tokens;
@@ -125,7 +137,8 @@ static t9_status alloc_step(struct engine *e, struct t9_err *err)
                                   .seqs = e->n_slots,
                                   .pages = sched_pages(e->max_length),
                                   .n_vocab = e->info->n_vocab};
-    T9_TRY(batch_buf_init(&e->batch, p->be, &limits, &e->geom, kv_pool_base(e->pool), err));
+    T9_TRY(batch_buf_init(&e->batch, p->be, &limits, &e->geom, kv_pool_base(e->pool),
+                          kv_window_base(e->pool), err));
     if (e->state_bytes > 0)
         batch_set_states(&e->batch, kv_state_geom(e->pool), kv_state_base(e->pool));
     /* An output matrix may be padded beyond the vocabulary; such rows are no tokens. */
@@ -228,6 +241,11 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
     LOG_INFO(
         "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
         e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
+    if (e->window_pages > 0)
+        LOG_INFO("engine",
+                 "layers with a window have pages of their own, of %zu kB, out of the same budget; "
+                 "a sequence needs %d of them at a time",
+                 e->geom.window_bytes / 1024, e->window_pages);
     if (e->state_bytes > 0)
         LOG_INFO("engine",
                  "a sequence has a state of %llu kB beside its pages, out of the same budget",

@@ -32,16 +32,17 @@ static t9_status eval_init(struct eval *ev, int32_t n, struct t9_err *err)
     struct state_geom state;
     model_state_geom(p->model, &state);
     T9_TRY(model_kv_geom(p->model, p->kv_type, &ev->geom, err));
-    T9_TRY(kv_pool_new(
-        &ev->pool, p->be, &ev->geom,
-        (uint64_t)n_pages * (uint64_t)ev->geom.page_bytes + (uint64_t)state.slot_bytes, err));
+    T9_TRY(kv_pool_new(&ev->pool, p->be, &ev->geom,
+                       (uint64_t)n_pages * kv_geom_bytes(&ev->geom) + (uint64_t)state.slot_bytes,
+                       err));
     T9_TRY(kv_pool_add_states(ev->pool, &state, err));
     struct batch_limits limits = {.rows = ev->chunk,
                                   .outputs = ev->chunk,
                                   .seqs = 1,
                                   .pages = n_pages,
                                   .n_vocab = ev->info->n_vocab};
-    T9_TRY(batch_buf_init(&ev->batch, p->be, &limits, &ev->geom, kv_pool_base(ev->pool), err));
+    T9_TRY(batch_buf_init(&ev->batch, p->be, &limits, &ev->geom, kv_pool_base(ev->pool),
+                          kv_window_base(ev->pool), err));
     size_t scratch_bytes;
     size_t n_ops;
     T9_TRY(model_measure(p->model, &ev->geom, ev->chunk, ev->chunk, &scratch_bytes, &n_ops, err));
@@ -51,8 +52,11 @@ static t9_status eval_init(struct eval *ev, int32_t n, struct t9_err *err)
     T9_TRY(be_reserve(p->be, scratch_bytes, &mem, err));
     be_want_huge(p->be, mem, scratch_bytes);
     ev->scratch = (struct scratch){.base = mem, .cap = scratch_bytes};
-    for (int32_t i = 0; i < n_pages; i++)
+    for (int32_t i = 0; i < n_pages; i++) {
         batch_pages(&ev->batch, 0)[i] = kv_page_alloc(ev->pool);
+        if (ev->geom.window > 0)
+            batch_windows(&ev->batch, 0)[i] = kv_window_alloc(ev->pool);
+    }
     if (state.shape.n_layers > 0) {
         batch_set_states(&ev->batch, kv_state_geom(ev->pool), kv_state_base(ev->pool));
         *batch_state(&ev->batch, 0) = kv_state_alloc(ev->pool);

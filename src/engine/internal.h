@@ -47,13 +47,14 @@ struct seq {
     int32_t n_known;     /* tokens known: prompt and log */
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
     int32_t n_pages;     /* in its page table */
+    int32_t window_from; /* of these, from this one on its window pages are there */
     int32_t output;      /* index of its last row's logits in this step, -1 = none */
+    int32_t branch_at; /* up to there its text is cached, but cannot be resumed; 0 = not further */
     /* Of hybrid models: */
     int32_t state;       /* its recurrent state while it runs, after n_computed tokens; -1 = none */
     int32_t ckpt_at;     /* tokens up to the last checkpoint on its way */
     int32_t ckpt_next;   /* ... and to the next one; ends a step */
     ckpt_kind ckpt_kind; /* of the next one */
-    int32_t branch_at;   /* up to there its text is cached, without a state; 0 = not further */
     int32_t wait_slot;   /* who computes what it waits for, -1 = nobody */
     int32_t wait_at;     /* where that one leaves a state for it */
     int32_t wait_seen;   /* how far that one was when it was looked at last */
@@ -77,6 +78,7 @@ struct engine {
     const struct model_info *info;
     struct kv_geom geom;
     uint64_t state_bytes; /* of the budget, of one state; 0: the model has none */
+    int32_t window_pages; /* of one sequence at one time, at most; 0: the model has none */
     int32_t max_length, n_sampled_vocab;
     int32_t n_slots; /* max_batch that run and as many that wait for a prefix */
     engine_logits_hook hook;
@@ -160,6 +162,11 @@ void checkpoint_keep(struct engine *e, int32_t slot, uint64_t now_ns);
 bool checkpoint_match_holds(const struct engine *e, int32_t slot);
 /* After a match: `pending` when somebody who runs will leave a state further on. */
 void checkpoint_look(struct engine *e, int32_t slot, struct kv_match *m);
+
+/* ---- checkpoint.c: of models with window pages ---- */
+
+/* The slot's hold has grown by a page: keeps the windows there if prompts may go on from it. */
+void checkpoint_keep_windows(struct engine *e, int32_t slot, uint64_t now_ns);
 
 /* ---- seq.c ---- */
 

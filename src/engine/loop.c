@@ -397,7 +397,10 @@ static t9_status warm_up(struct engine *e, struct t9_err *err)
     int32_t n = e->p.step_tokens < WARM_UP_ROWS ? e->p.step_tokens : WARM_UP_ROWS;
     int32_t page = kv_page_alloc(e->pool);
     int32_t own_state = kv_state_alloc(e->pool);
+    int32_t window = kv_window_alloc(e->pool);
     batch_pages(&e->batch, 0)[0] = page;
+    if (window >= 0)
+        batch_windows(&e->batch, 0)[0] = window;
     if (own_state >= 0) {
         *batch_state(&e->batch, 0) = own_state;
         kv_state_clear(e->pool, own_state);
@@ -410,6 +413,8 @@ static t9_status warm_up(struct engine *e, struct t9_err *err)
     if (st == T9_STATUS_OK)
         sched_cost_update(&e->fit, &e->cost, n, n, sched_keys(0, n), clock_now_ns() - begin_ns);
     kv_page_free(e->pool, page);
+    if (window >= 0)
+        kv_window_free(e->pool, window);
     if (own_state >= 0)
         kv_state_free(e->pool, own_state);
     kv_pool_trim(e->pool);

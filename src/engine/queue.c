@@ -106,7 +106,10 @@ static int64_t bytes_ahead(const struct engine *e, int32_t slot, int32_t n_preem
     int32_t n_left = s->req->prompt_only ? 0 : s->req->n_prompt + s->req->max_tokens - s->n_known;
     int64_t n = (int64_t)s->n_known + sched_margin_tokens(n_left, n_preempted);
     int64_t pages = sched_pages(n) - s->n_pages;
+    int64_t windows = sched_pages(n) < e->window_pages ? sched_pages(n) : e->window_pages;
+    windows -= s->n_pages - s->window_from;
     return (pages > 0 ? pages * (int64_t)e->geom.page_bytes : 0) +
+           (windows > 0 ? windows * (int64_t)e->geom.window_bytes : 0) +
            (s->state < 0 ? (int64_t)e->state_bytes : 0);
 }
 

@@ -33,7 +33,7 @@ int64_t seq_bytes_to_be_had(const struct engine *e)
     if (e->tree)
         tree = kv_tree_stats(e->tree);
     return (int64_t)kv.free_bytes + tree.cold_pages * (int64_t)kv.page_bytes +
-           tree.states * (int64_t)kv.state_bytes;
+           tree.cold_windows * (int64_t)kv.window_bytes + tree.states * (int64_t)kv.state_bytes;
 }
 
 /* Drops cache until that many bytes are free, as far as that is possible; unpinned cache first.
@@ -84,7 +84,7 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
 {
     struct seq *s = &e->seqs[slot];
     if (!e->tree || seq_wants_all_rows(s->req))
-        return (struct kv_match){.tail_page = -1, .state = -1};
+        return (struct kv_match){.tail_page = -1, .tail_window = -1, .state = -1};
     bool has_states = e->state_bytes > 0;
     /* With states a match walks the whole text, too much for each step of a slot that waits. */
     if (!has_states || !checkpoint_match_holds(e, slot)) {
@@ -93,8 +93,11 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns)
         s->match_changes = kv_tree_state_changes(e->tree);
         s->n_pages = s->hold.n_pages;
         s->n_computed = s->n_pages * KV_PAGE_TOKENS;
+        s->window_from = s->hold.window_from;
+        kv_hold_windows(e->tree, &s->hold, batch_windows(&e->batch, slot));
     }
     struct kv_match m = s->match;
+    s->branch_at = m.n_common > s->n_computed + m.n_tail ? m.n_common : 0;
     if (has_states)
         checkpoint_look(e, slot, &m);
     return m;
@@ -125,20 +128,37 @@ static void note_divergence(struct engine *e, int32_t slot)
     }
 }
 
+/* Adds a page of its own, in all groups, to a slot's table; with what the tail of a match has, if
+ * one is given. False when there is no room. */
+static bool add_page(struct engine *e, int32_t slot, const struct kv_match *from)
+{
+    struct seq *s = &e->seqs[slot];
+    int32_t window = kv_window_alloc(e->pool);
+    if (window < 0 && e->geom.window > 0)
+        return false;
+    /* Now: memory of a window page that is not used any more may go to the page below. */
+    if (window >= 0 && from)
+        kv_window_copy(e->pool, window, from->tail_window);
+    int32_t page = kv_page_alloc(e->pool);
+    if (page >= 0 && from)
+        kv_page_copy(e->pool, page, from->tail_page);
+    if (page >= 0 && window >= 0)
+        batch_windows(&e->batch, slot)[s->n_pages] = window;
+    else if (window >= 0)
+        kv_window_free(e->pool, window);
+    if (page >= 0)
+        batch_pages(&e->batch, slot)[s->n_pages++] = page;
+    return page >= 0;
+}
+
 /* Copies what is usable of a page that the tree keeps into a page of its own. */
 static void copy_tail(struct engine *e, int32_t slot, const struct kv_match *m)
 {
-    struct seq *s = &e->seqs[slot];
     if (m->n_tail < 1 || m->tail_page < 0)
         return;
-    make_free(e, e->geom.page_bytes);
-    int32_t page = kv_page_alloc(e->pool);
-    if (page < 0)
-        return;
-    if (page != m->tail_page)
-        kv_page_copy(e->pool, page, m->tail_page);
-    batch_pages(&e->batch, slot)[s->n_pages++] = page;
-    s->n_computed += m->n_tail;
+    make_free(e, kv_geom_bytes(&e->geom));
+    if (add_page(e, slot, m))
+        e->seqs[slot].n_computed += m->n_tail;
 }
 
 static void count_hit(struct engine *e, const struct seq *s)
@@ -248,6 +268,8 @@ bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_
         copy_tail(e, slot, m);
     else if (!take_state(e, slot, m, now_ns))
         return false;
+    if (e->tree)
+        (void)kv_tree_keep_windows(e->tree, &s->hold, now_ns); /* others may leave it here, too */
     note_divergence(e, slot);
     start_clocks(e, s, now_ns);
     if (e->tree)
@@ -274,6 +296,7 @@ void seq_leave(struct engine *e, int32_t slot)
 {
     struct seq *s = &e->seqs[slot];
     const int32_t *pages = batch_pages(&e->batch, slot);
+    const int32_t *windows = batch_windows(&e->batch, slot);
     int32_t n_shared = s->hold.n_pages;
     int32_t n_tail = s->n_computed - n_shared * KV_PAGE_TOKENS;
     int32_t n_own = n_shared;
@@ -286,7 +309,8 @@ void seq_leave(struct engine *e, int32_t slot)
             kv_tree_add_tail_state(e->tree, &s->hold, tokens, n_tail, pages[n_shared], s->state,
                                    now_ns);
         else
-            kv_tree_add_tail(e->tree, &s->hold, tokens, n_tail, pages[n_shared], now_ns);
+            kv_tree_add_tail(e->tree, &s->hold, tokens, n_tail, pages[n_shared],
+                             windows ? windows[n_shared] : -1, now_ns);
         n_own++;
     } else if (s->state >= 0 &&
                !(e->tree && n_tail == 0 &&
@@ -294,8 +318,13 @@ void seq_leave(struct engine *e, int32_t slot)
         kv_state_free(e->pool, s->state);
     }
     /* The newest first, so that the oldest lies on top of the stack and is used again first. */
-    for (int32_t i = s->n_pages - 1; i >= n_own; i--)
+    for (int32_t i = s->n_pages - 1; i >= n_own; i--) {
         kv_page_free(e->pool, pages[i]);
+        if (windows && i >= s->window_from)
+            kv_window_free(e->pool, windows[i]);
+    }
+    if (e->tree && n_tail == 0 && !s->waits)
+        (void)kv_tree_keep_windows(e->tree, &s->hold, now_ns);
     if (e->tree)
         kv_tree_release(e->tree, &s->hold, now_ns);
     if (s->waits)
@@ -388,14 +417,8 @@ static int32_t pages_wanted(const struct engine *e, int32_t slot)
 
 static void grow(struct engine *e, int32_t slot)
 {
-    struct seq *s = &e->seqs[slot];
-    int32_t *pages = batch_pages(&e->batch, slot);
-    for (int32_t n = pages_wanted(e, slot); n > 0; n--) {
-        int32_t page = kv_page_alloc(e->pool);
-        if (page < 0)
-            return;
-        pages[s->n_pages++] = page;
-    }
+    while (pages_wanted(e, slot) > 0 && add_page(e, slot, NULL))
+        continue;
 }
 
 /* The slot that still wants pages and gives way last; -1 = none. */
@@ -420,7 +443,7 @@ t9_status seq_grow_all(struct engine *e, struct t9_err *err)
         wanted += pages_wanted(e, i);
     if (wanted == 0)
         return T9_STATUS_OK;
-    make_free(e, (uint64_t)wanted * e->geom.page_bytes);
+    make_free(e, (uint64_t)wanted * kv_geom_bytes(&e->geom));
     for (int32_t i; (i = first_wanting(e)) >= 0;) {
         grow(e, i);
         while (pages_wanted(e, i) > 0) {
@@ -432,27 +455,44 @@ t9_status seq_grow_all(struct engine *e, struct t9_err *err)
             preempt(e, victim);
             if (victim == i)
                 break;
-            make_free(e, (uint64_t)pages_wanted(e, i) * e->geom.page_bytes);
+            make_free(e, (uint64_t)pages_wanted(e, i) * kv_geom_bytes(&e->geom));
             grow(e, i);
         }
     }
     return T9_STATUS_OK;
 }
 
+/* Lets go of window pages that no further row can see. */
+static void slide_window(struct engine *e, int32_t slot)
+{
+    struct seq *s = &e->seqs[slot];
+    int32_t *windows = batch_windows(&e->batch, slot);
+    int32_t from = kv_window_first(&e->geom, s->n_computed / KV_PAGE_TOKENS);
+    for (; windows && s->window_from < from; s->window_from++) {
+        if (!e->tree)
+            kv_window_free(e->pool, windows[s->window_from]);
+        windows[s->window_from] = -1; /* the tree's hold on it is gone already */
+    }
+}
+
 t9_status seq_keep_pages(struct engine *e, int32_t slot, uint64_t now_ns, struct t9_err *err)
 {
     struct seq *s = &e->seqs[slot];
     int32_t *pages = batch_pages(&e->batch, slot);
+    int32_t *windows = batch_windows(&e->batch, slot);
     const int32_t *known = seq_known(e, slot);
     while (e->tree && (s->hold.n_pages + 1) * KV_PAGE_TOKENS <= s->n_computed) {
         int32_t at = s->hold.n_pages;
         t9_status st = kv_tree_add(e->tree, &s->hold, known + (size_t)at * KV_PAGE_TOKENS,
-                                   &pages[at], s->req, now_ns);
+                                   &pages[at], windows ? &windows[at] : NULL, s->req, now_ns);
         if (st != T9_STATUS_OK)
             return t9_fail(err, st, "page %d of a sequence is not one that the pool handed out",
                            pages[at]);
         if (kv_hold_has_state(&s->hold))
             s->ckpt_at = s->hold.n_pages * KV_PAGE_TOKENS;
+        if (windows)
+            checkpoint_keep_windows(e, slot, now_ns);
     }
+    slide_window(e, slot);
     return T9_STATUS_OK;
 }

@@ -143,6 +143,11 @@ static t9_status check_slot(const struct engine *e, int32_t slot, struct t9_err 
             return t9_fail(err, T9_STATUS_CORRUPT, "slots %d and %d both have state %d", other,
                            slot, s->state);
     }
+    int32_t first = kv_window_first(&e->geom, s->n_computed / KV_PAGE_TOKENS);
+    if (e->geom.window > 0 &&
+        (s->window_from != first || (e->tree && s->hold.window_from != first)))
+        return t9_fail(err, T9_STATUS_CORRUPT, "slot %d: window pages from %d on, not from %d",
+                       slot, s->window_from, first);
     /* An own page is in no other table. */
     for (int32_t i = s->hold.n_pages; i < s->n_pages; i++) {
         for (int32_t other = 0; other < e->n_slots; other++) {
@@ -164,11 +169,14 @@ t9_status engine_check(struct engine *e, struct t9_err *err)
     int32_t n_running = 0;
     int32_t n_prefix = 0;
     int32_t n_states = 0;
+    int32_t n_own_windows = 0;
     for (int32_t i = 0; i < e->n_slots; i++) {
         const struct seq *s = &e->seqs[i];
         T9_TRY(check_slot(e, i, err));
         n_states += s->req && s->state >= 0;
         n_own += s->n_pages - s->hold.n_pages;
+        if (e->geom.window > 0)
+            n_own_windows += s->n_pages - (e->tree ? s->hold.n_pages : s->window_from);
         n_running += s->req && !s->waits;
         n_prefix += s->req && s->waits;
         if (s->hold.n_pages > 0)
@@ -187,6 +195,10 @@ t9_status engine_check(struct engine *e, struct t9_err *err)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "%d pages are used; the tree has %d and the sequences %d", kv.pages_used,
                        tree.pages, n_own);
+    if (kv.windows_used != tree.windows + n_own_windows)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "%d window pages are used; the tree has %d and the sequences %d",
+                       kv.windows_used, tree.windows, n_own_windows);
     if (kv.states_used != tree.states + n_states)
         return t9_fail(err, T9_STATUS_CORRUPT,
                        "%d states are used; the tree has %d and the sequences %d", kv.states_used,

@@ -102,6 +102,8 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         tree = kv_tree_stats(e->tree);
     int32_t cold = tree.cold_pages < kv.pages_used ? tree.cold_pages : kv.pages_used;
     int32_t kept = tree.states < kv.states_used ? tree.states : kv.states_used;
+    int32_t cold_windows =
+        tree.cold_windows < kv.windows_used ? tree.cold_windows : kv.windows_used;
     int32_t pages_free = (int32_t)(kv.free_bytes / kv.page_bytes);
     *out = (struct engine_stats){
         .running = atomic_load_explicit(&e->n_running, memory_order_relaxed),
@@ -117,6 +119,9 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         .kv_states_used = kv.states_used - kept,
         .kv_states_kept = kept,
         .kv_state_bytes = kv.state_bytes,
+        .kv_windows_used = kv.windows_used - cold_windows,
+        .kv_windows_cold = cold_windows,
+        .kv_window_bytes = kv.window_bytes,
         .cost_step_ns = get_double(&n->cost_step_ns),
         .cost_row_ns = get_double(&n->cost_row_ns),
         .cost_key_ns = get_double(&n->cost_key_ns),
@@ -133,6 +138,7 @@ void engine_stats_read(const struct engine *e, struct engine_stats *out)
         .preemptions = get(&n->preemptions),
         .evicted_pages = tree.evicted_pages,
         .evicted_states = tree.evicted_states,
+        .evicted_windows = tree.evicted_windows,
         .steps = get(&n->steps),
         .rows = get(&n->rows),
         .prompt_tokens = get(&n->prompt_tokens),

@@ -17,12 +17,15 @@ struct engine_stats {
      */
     int32_t running, waiting, waiting_prefix, waiting_preempted;
     /* total = used (by sequences) + cold (cache that nobody uses) + free; pinned is part of cold
-     * and used. What states take is not part of total. */
+     * and used. What states and window pages take is not part of total. */
     int32_t kv_pages_total, kv_pages_used, kv_pages_cold, kv_pages_pinned, kv_pages_free;
     uint64_t kv_page_bytes;
     /* Recurrent states of hybrid models, of sequences and kept in the cache; bytes of one. */
     int32_t kv_states_used, kv_states_kept;
     uint64_t kv_state_bytes;
+    /* Window pages (kv/kv.h) that sequences need, others in the cache; bytes of one. */
+    int32_t kv_windows_used, kv_windows_cold;
+    uint64_t kv_window_bytes;
     /* The scheduler's cost model: a step takes step + rows * row + attended keys * key. */
     double cost_step_ns, cost_row_ns, cost_key_ns, cost_experts_ns;
     double decode_step_ns; /* a step without prompt rows, moving average */
@@ -38,7 +41,7 @@ struct engine_stats {
     uint64_t prefix_full, prefix_partial, prefix_inflight, prefix_miss;
     uint64_t prefix_given_up; /* waited too long for another request and computed itself */
     uint64_t prefix_diverged; /* prompts that left a cached text at some token */
-    uint64_t preemptions, evicted_pages, evicted_states;
+    uint64_t preemptions, evicted_pages, evicted_states, evicted_windows;
     /* By ckpt_kind: states copied to the cache; prompts that went on from one. */
     uint64_t checkpoints_kept[STATS_CHECKPOINTS], checkpoint_hits[STATS_CHECKPOINTS];
     /* sums of phases in ns, over finished requests: divide by the counters above */

@@ -99,6 +99,18 @@ static void pool_part(const struct t9_stats *e, struct buf *b)
         (double)e->kv_state_bytes);
     counter(b, "tempo9_kv_evicted_states_total", "Kept recurrent states dropped to make room.",
             e->evicted_states);
+    one(b, "tempo9_kv_windows_used", "gauge",
+        "Pages of layers that see a window of tokens only: those that sequences need.",
+        e->kv_windows_used);
+    one(b, "tempo9_kv_windows_cold", "gauge",
+        "Pages of layers that see a window of tokens only: those that are cached and not needed.",
+        e->kv_windows_cold);
+    one(b, "tempo9_kv_window_bytes", "gauge",
+        "Bytes of one page of such layers; 0: they have none of their own.",
+        (double)e->kv_window_bytes);
+    counter(b, "tempo9_kv_evicted_windows_total",
+            "Pages of such layers dropped to make room, with or without the others'.",
+            e->evicted_windows);
 }
 
 /* One value for each kind of checkpoint. */
@@ -144,8 +156,10 @@ static void router_part(const struct t9_stats *e, struct buf *b)
 {
     double page = (double)e->kv_page_bytes;
     double state = (double)e->kv_state_bytes;
-    double used = page * e->kv_pages_used + state * e->kv_states_used;
-    double all = page * e->kv_pages_total + state * (e->kv_states_used + e->kv_states_kept);
+    double window = (double)e->kv_window_bytes;
+    double used = page * e->kv_pages_used + state * e->kv_states_used + window * e->kv_windows_used;
+    double all = page * e->kv_pages_total + state * (e->kv_states_used + e->kv_states_kept) +
+                 window * (e->kv_windows_used + e->kv_windows_cold);
     double usage = all > 0.0 ? used / all : 0.0;
     one(b, "vllm:num_requests_running", "gauge", "As tempo9_requests_running.", e->running);
     one(b, "vllm:num_requests_waiting", "gauge", "As tempo9_requests_waiting.", e->waiting);

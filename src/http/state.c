@@ -65,6 +65,9 @@ static void write_pool(const struct t9_state *st, const struct t9_stats *e, stru
     member_u64(b, "state_bytes", e->kv_state_bytes);
     member(b, "states_used", st->states_used);
     member(b, "states_kept", st->states_kept);
+    member_u64(b, "window_bytes", e->kv_window_bytes);
+    member(b, "windows_used", e->kv_windows_used);
+    member(b, "windows_cold", e->kv_windows_cold);
     buf_puts(b, "},\"tree\":{");
     member(b, "nodes", st->tree_nodes);
     member(b, "tails", st->tree_tails);
@@ -108,6 +111,7 @@ static void write_totals(const struct t9_stats *e, struct buf *b)
     member_u64(b, "preemptions", e->preemptions);
     member_u64(b, "evicted_pages", e->evicted_pages);
     member_u64(b, "evicted_states", e->evicted_states);
+    member_u64(b, "evicted_windows", e->evicted_windows);
     write_checkpoints("checkpoints", e->checkpoints_kept, b);
     write_checkpoints("checkpoint_hits", e->checkpoint_hits, b);
     buf_putc(b, '}');

@@ -11,10 +11,12 @@
 struct check {
     const struct kv_tree *t;
     struct t9_err *err;
-    int32_t *refs;      /* [n_ever] expected from the holds */
-    uint8_t *page_seen; /* [pages_total] */
+    int32_t *refs;                      /* [n_ever] expected from the holds */
+    uint8_t *page_seen;                 /* [pages_total] */
+    int32_t *window_refs, *window_kept; /* [n_ever] expected from the holds and the points */
+    uint8_t *window_seen;               /* [window pages of the pool] */
     struct kv_tree_stats sum;
-    int32_t n_listed, n_promises;
+    int32_t n_listed, n_promises, n_idle;
 };
 
 static t9_status bad(struct check *c, const struct kv_node *n, const char *what)
@@ -38,6 +40,8 @@ static t9_status count_holds(struct check *c, const struct kv_hold *holds, int32
                 return t9_fail(c->err, T9_STATUS_CORRUPT,
                                "prefix tree: hold %d goes through something else than a page", i);
             c->refs[n - c->t->nodes]++;
+            c->window_refs[n - c->t->nodes] +=
+                c->t->windows && holds[i].n_pages - k > holds[i].window_from;
             k++;
         }
         if (k != holds[i].n_pages)
@@ -69,6 +73,39 @@ static t9_status check_state(struct check *c, const struct kv_node *n)
     return T9_STATUS_OK;
 }
 
+static void count_points(struct check *c)
+{
+    const struct kv_tree *t = c->t;
+    for (int32_t i = 0; i < t->n_ever; i++) {
+        const struct kv_node *n = &t->nodes[i];
+        int32_t n_point = n->state == NODE_READY ? t->windows[i].n_point : 0;
+        for (; n_point > 0 && n != &t->root; n_point--, n = n->parent)
+            c->window_kept[n - t->nodes]++;
+    }
+}
+
+/* Its window page, if it has one, is nobody else's; what needs it is what the counts say. */
+static t9_status check_window(struct check *c, const struct kv_node *n)
+{
+    const struct kv_tree *t = c->t;
+    if (!t->windows)
+        return T9_STATUS_OK;
+    const struct tree_window *w = tree_window(t, n);
+    if (w->refs != c->window_refs[n - t->nodes] || w->kept != c->window_kept[n - t->nodes])
+        return bad(c, n, "what needs its window page is not counted right");
+    c->sum.points += w->n_point > 0;
+    if (w->id < 0)
+        return w->refs > 0 || w->kept > 0 ? bad(c, n, "a window page that is needed is gone")
+                                          : T9_STATUS_OK;
+    if (w->id >= kv_window_max(t->pool) || !kv_window_is_used(t->pool, w->id) ||
+        c->window_seen[w->id]++)
+        return bad(c, n, "its window page is another node's, or nobody's");
+    c->sum.windows++;
+    c->sum.cold_windows += w->refs == 0;
+    c->n_idle += w->refs == 0 && w->kept == 0;
+    return T9_STATUS_OK;
+}
+
 static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t pages_total)
 {
     if (n->page < 0 || n->page >= pages_total || !kv_page_is_used(c->t->pool, n->page))
@@ -82,6 +119,7 @@ static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t p
     if ((n->list >= 0) != (n->refs == 0 && !n->first_child && n->state_id < 0))
         return bad(c, n, "a cold leaf outside the lists, or something else in them");
     T9_TRY(check_state(c, n));
+    T9_TRY(check_window(c, n));
     c->n_listed += n->list >= 0;
     c->sum.pages++;
     c->sum.cold_pages += n->refs == 0;
@@ -190,6 +228,42 @@ static t9_status check_state_lists(struct check *c)
     return T9_STATUS_OK;
 }
 
+static t9_status check_window_lists(struct check *c)
+{
+    const struct kv_tree *t = c->t;
+    const struct kv_node *prev = NULL;
+    int32_t n_idle = 0;
+    int32_t n_points = 0;
+    if (!t->windows)
+        return T9_STATUS_OK;
+    for (const struct kv_node *n = t->idle.head; n; prev = n, n = tree_window(t, n)->next) {
+        const struct tree_window *w = tree_window(t, n);
+        if (!is_node(t, n) || w->id < 0 || w->refs > 0 || w->kept > 0 || w->prev != prev)
+            return bad(c, n, "the list of idle window pages is broken");
+        n_idle++;
+    }
+    if (t->idle.tail != prev)
+        return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: the idle list's tail");
+    for (int i = 0; i < (int)T9_COUNT(t->points); i++) {
+        prev = NULL;
+        for (const struct kv_node *n = t->points[i].head; n;
+             prev = n, n = tree_window(t, n)->point_next, n_points++) {
+            const struct tree_window *w = tree_window(t, n);
+            if (!is_node(t, n) || w->n_point < 1 || w->point_prev != prev ||
+                (i == 1) != (n->pin_until_ns != 0))
+                return bad(c, n, "a list of resume points is broken");
+        }
+        if (t->points[i].tail != prev)
+            return t9_fail(c->err, T9_STATUS_CORRUPT, "prefix tree: list of points %d's tail", i);
+    }
+    if (n_idle != c->n_idle || n_points != c->sum.points)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: lists hold %d idle window pages and %d points; the nodes say "
+                       "%d and %d",
+                       n_idle, n_points, c->n_idle, c->sum.points);
+    return T9_STATUS_OK;
+}
+
 static t9_status check_counts(struct check *c)
 {
     struct kv_tree_stats s = kv_tree_stats(c->t);
@@ -203,6 +277,11 @@ static t9_status check_counts(struct check *c)
                        s.nodes, s.pages, s.cold_pages, s.pinned_pages, s.tails, s.promised,
                        s.states, w->nodes, w->pages, w->cold_pages, w->pinned_pages, w->tails,
                        w->promised, w->states);
+    if (s.windows != w->windows || s.cold_windows != w->cold_windows || s.points != w->points)
+        return t9_fail(c->err, T9_STATUS_CORRUPT,
+                       "prefix tree: counters say %d window pages, %d cold, %d points; counted %d, "
+                       "%d, %d",
+                       s.windows, s.cold_windows, s.points, w->windows, w->cold_windows, w->points);
     if (s.pages > kv_pool_stats(c->t->pool).pages_used ||
         s.states > kv_pool_stats(c->t->pool).states_used)
         return t9_fail(c->err, T9_STATUS_CORRUPT,
@@ -231,12 +310,15 @@ static t9_status check_all(struct check *c, const struct kv_hold *holds, int32_t
 {
     const struct kv_tree *t = c->t;
     T9_TRY(count_holds(c, holds, n_holds));
+    if (t->windows)
+        count_points(c);
     for (int32_t i = 0; i < t->n_ever; i++) {
         if (t->nodes[i].state != NODE_FREE)
             T9_TRY(check_node(c, &t->nodes[i], pages_total));
     }
     T9_TRY(check_lists(c));
     T9_TRY(check_state_lists(c));
+    T9_TRY(check_window_lists(c));
     T9_TRY(check_counts(c));
     return check_slots(c);
 }
@@ -248,10 +330,16 @@ t9_status kv_tree_check(const struct kv_tree *t, const struct kv_hold *holds, in
     struct check c = {.t = t, .err = err};
     c.refs = mem_calloc((size_t)t->n_ever + 1, sizeof *c.refs);
     c.page_seen = mem_calloc((size_t)pages_total, 1);
-    t9_status st = c.refs && c.page_seen
+    c.window_refs = mem_calloc((size_t)t->n_ever + 1, sizeof *c.window_refs);
+    c.window_kept = mem_calloc((size_t)t->n_ever + 1, sizeof *c.window_kept);
+    c.window_seen = mem_calloc((size_t)kv_window_max(t->pool) + 1, 1);
+    t9_status st = c.refs && c.page_seen && c.window_refs && c.window_kept && c.window_seen
                        ? check_all(&c, holds, n_holds, pages_total)
                        : t9_fail(err, T9_STATUS_NOMEM, "prefix tree check: out of memory");
     mem_free(c.refs);
     mem_free(c.page_seen);
+    mem_free(c.window_refs);
+    mem_free(c.window_kept);
+    mem_free(c.window_seen);
     return st;
 }

@@ -239,7 +239,7 @@ static void hold_chain(struct kv_tree *t, struct kv_hold *hold, struct kv_node *
 struct kv_match tree_match_states(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                                   int32_t n, int32_t *pages, uint64_t now_ns)
 {
-    struct kv_match m = {.tail_page = -1, .state = -1};
+    struct kv_match m = {.tail_page = -1, .tail_window = -1, .state = -1};
     int32_t n_whole = n > 0 ? (n - 1) / KV_PAGE_TOKENS : 0;
     int32_t n_before = hold->n_pages;
     int32_t depth = 0;
@@ -367,6 +367,8 @@ static uint64_t free_one(struct kv_tree *t, bool pinned_too, int32_t keep, doubl
 
 uint64_t tree_free_one(struct kv_tree *t, bool pinned_too, int32_t keep_state, uint64_t now_ns)
 {
+    if (t->windows)
+        return tree_free_windowed(t, pinned_too, now_ns);
     return free_one(t, pinned_too, keep_state, ANY_SCORE, now_ns);
 }
 
@@ -375,7 +377,7 @@ uint64_t kv_tree_free_bytes(struct kv_tree *t, uint64_t bytes, bool pinned_too, 
 {
     uint64_t page_bytes = kv_pool_geom(t->pool)->page_bytes;
     uint64_t freed = 0;
-    if (!t->states)
+    if (!t->states && !t->windows)
         return page_bytes *
                (uint64_t)kv_tree_evict(t, (int32_t)((bytes + page_bytes - 1) / page_bytes),
                                        pinned_too, now_ns);

@@ -46,7 +46,8 @@ void kv_tree_take_state(struct kv_tree *t, const struct kv_match *m);
 /* Frees cold pages and states until so many bytes are freed, when it can; returns how many were.
  * First pages that no state needs, then the state with the least benefit (tokens that would be
  * computed again x its kind x how recently and often it was used); pinned ones last, and only if
- * pinned_too. keep_state (-1 = none) stays. In a tree without states: cold pages. */
+ * pinned_too. keep_state (-1 = none) stays. In a tree without states: window pages that nobody
+ * needs, then what is least useful of cold pages and resume points (window.c). */
 uint64_t kv_tree_free_bytes(struct kv_tree *t, uint64_t bytes, bool pinned_too, int32_t keep_state,
                             uint64_t now_ns);
 /* Makes room for one more checkpoint, unless what would have to go is worth more. */

@@ -6,7 +6,8 @@
  * use. Within a list the tail is the least, so the least of all is among the tails: a fixed number
  * of comparisons, whatever the size of the cache. A page whose last child goes becomes a leaf and
  * enters its list where its own last use says, so a conversation is eaten from its end. Pinned
- * leaves have a list of their own. In trees with states the states decide (checkpoint.c).
+ * leaves have a list of their own. In trees with states the states decide (checkpoint.c); in trees
+ * with windows they come before the pages (window.c).
  */
 #include "kv/tree.h"
 
@@ -15,7 +16,7 @@ static int list_of(const struct kv_tree *t, const struct kv_node *n)
 {
     if (n->pin_until_ns)
         return TREE_PINNED;
-    if (t->states)
+    if (t->states || !tree_is_whole(t, n))
         return TREE_USELESS;
     int level = tree_log2((uint32_t)n->n_tokens);
     uint32_t hits = n->n_hits < 255 ? n->n_hits : 255;
@@ -93,6 +94,7 @@ int32_t kv_tree_pin(struct kv_tree *t, const int32_t *tokens, int32_t n, uint64_
             t->pin_next_ns = until_ns;
         tree_place(t, node);
         tree_state_place(t, node);
+        tree_point_place(t, node);
     }
     tree_count(&t->n.collisions, collisions);
     return pages;
@@ -109,6 +111,7 @@ void tree_pins_expire(struct kv_tree *t, uint64_t now_ns)
             tree_unpin(t, n);
             tree_place(t, n);
             tree_state_place(t, n);
+            tree_point_place(t, n);
         } else if (next_ns == 0 || n->pin_until_ns < next_ns) {
             next_ns = n->pin_until_ns;
         }
@@ -116,20 +119,22 @@ void tree_pins_expire(struct kv_tree *t, uint64_t now_ns)
     t->pin_next_ns = next_ns;
 }
 
-/* The least useful cold leaf; NULL = none. */
-static struct kv_node *least(const struct kv_tree *t, bool pinned_too, uint64_t now_ns)
+double tree_score(int level, uint64_t used_ns, uint64_t now_ns)
+{
+    double age = now_ns > used_ns ? (double)(now_ns - used_ns) : 0.0;
+    return (double)(1 << level) / (age + TREE_AGE_MIN_NS);
+}
+
+struct kv_node *tree_least(const struct kv_tree *t, bool pinned_too, uint64_t now_ns, double *score)
 {
     struct kv_node *best = NULL;
-    double best_score = 0.0;
+    *score = 0.0;
     for (int i = 0; i < TREE_PINNED; i++) {
         struct kv_node *n = t->cold[i].tail;
-        if (!n)
-            continue;
-        double age = now_ns > n->used_ns ? (double)(now_ns - n->used_ns) : 0.0;
-        double score = (double)(1 << i) / (age + TREE_AGE_MIN_NS);
-        if (!best || score < best_score) {
+        double worth = n ? tree_score(i, n->used_ns, now_ns) : 0.0;
+        if (n && (!best || worth < *score)) {
             best = n;
-            best_score = score;
+            *score = worth;
         }
     }
     return best || !pinned_too ? best : t->cold[TREE_PINNED].tail;
@@ -137,14 +142,16 @@ static struct kv_node *least(const struct kv_tree *t, bool pinned_too, uint64_t 
 
 int32_t kv_tree_evict(struct kv_tree *t, int32_t n_pages, bool pinned_too, uint64_t now_ns)
 {
+    bool others = t->states || t->windows;
+    double score;
     tree_pins_expire(t, now_ns);
     int32_t freed = 0;
-    while (t->states && freed < n_pages && tree_free_one(t, pinned_too, -1, now_ns) > 0)
+    while (others && freed < n_pages && tree_free_one(t, pinned_too, -1, now_ns) > 0)
         freed++;
-    if (t->states)
+    if (others)
         return freed;
     while (freed < n_pages) {
-        struct kv_node *n = least(t, pinned_too, now_ns);
+        struct kv_node *n = tree_least(t, pinned_too, now_ns, &score);
         if (!n)
             break;
         tree_remove(t, n);

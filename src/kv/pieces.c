@@ -1,6 +1,7 @@
 /*
  * kv/pieces.c - which pieces of the pool are used, and when memory goes back to the system: what
- * pages and states have in common. See pool.h. It knows nothing of what lies in a piece.
+ * pages, window pages and states have in common. See pool.h. It knows nothing of what lies in a
+ * piece.
  */
 #include "kv/pool.h"
 
@@ -40,29 +41,35 @@ static uint64_t memory_bytes(const struct pieces *x)
     return (uint64_t)(x->n_ever - x->n_trimmed) * x->cost_bytes;
 }
 
-/* Unused memory of `other` makes way for a piece of x that has none yet. */
-static void make_way(struct kv_pool *p, const struct pieces *x, struct pieces *other)
+/* Unused memory of the other kinds makes way for a piece of x that has none yet. */
+static void make_way(struct kv_pool *p, const struct pieces *x)
 {
-    uint64_t all = memory_bytes(x) + x->cost_bytes + memory_bytes(other);
-    while (all > p->budget_bytes && other->n_trimmed < other->n_free) {
-        decommit(p, other, other->free_stack[other->n_trimmed++]);
-        all -= other->cost_bytes;
+    struct pieces *kinds[] = {&p->pages, &p->windows, &p->states};
+    uint64_t all = x->cost_bytes;
+    for (size_t i = 0; i < T9_COUNT(kinds); i++)
+        all += memory_bytes(kinds[i]);
+    for (size_t i = 0; i < T9_COUNT(kinds); i++) {
+        struct pieces *other = kinds[i];
+        while (other != x && all > p->budget_bytes && other->n_trimmed < other->n_free) {
+            decommit(p, other, other->free_stack[other->n_trimmed++]);
+            all -= other->cost_bytes;
+        }
     }
 }
 
-int32_t pieces_alloc(struct kv_pool *p, struct pieces *x, struct pieces *other)
+int32_t pieces_alloc(struct kv_pool *p, struct pieces *x)
 {
     int32_t id;
     if (kv_pool_stats(p).free_bytes < x->cost_bytes)
         return -1;
     if (x->n_free > 0) {
         if (x->n_trimmed == x->n_free)
-            make_way(p, x, other);
+            make_way(p, x);
         id = x->free_stack[--x->n_free];
         if (x->n_trimmed > x->n_free)
             x->n_trimmed = x->n_free;
     } else if (x->n_ever < x->n_max) {
-        make_way(p, x, other);
+        make_way(p, x);
         id = x->n_ever++;
     } else {
         return -1;

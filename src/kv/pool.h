@@ -25,6 +25,7 @@ struct pieces {
     void *tables;
     size_t tables_bytes;
     _Atomic int32_t n_used, n_peak;
+    struct ahead ahead; /* of pages */
 };
 
 struct kv_pool {
@@ -32,9 +33,8 @@ struct kv_pool {
     struct kv_geom geom;
     struct state_geom state_geom; /* no layers: the pool has no states */
     uint64_t budget_bytes;
-    struct pieces pages, states;
+    struct pieces pages, windows, states; /* the last two: n_max is 0 where there are none */
     uint8_t *state_dirty; /* [states.n_max] its memory may hold something else than zeros */
-    struct ahead ahead;   /* of the pages */
 };
 
 /* Reserves n pieces and their tables, with table_bytes more for each. */
@@ -42,8 +42,8 @@ t9_status pieces_init(struct pieces *x, struct be *be, uint64_t n, size_t stride
                       uint64_t cost_bytes, size_t table_bytes, struct t9_err *err);
 void pieces_deinit(struct pieces *x, struct be *be); /* accepts a zeroed one */
 /* A piece, -1 when none or no bytes of the budget are left. Memory that this one is the first to
- * use, while `other` has unused memory, is taken from there when both exceed the budget. */
-int32_t pieces_alloc(struct kv_pool *p, struct pieces *x, struct pieces *other);
+ * use, while another kind has unused memory, is taken from there when all exceed the budget. */
+int32_t pieces_alloc(struct kv_pool *p, struct pieces *x);
 /* A piece that is not used is a programmer error; outside debug builds it is ignored, since handing
  * one piece to two sequences would be far worse than losing it. */
 void pieces_free(struct pieces *x, int32_t id);

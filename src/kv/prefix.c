@@ -38,6 +38,11 @@ static t9_status reserve_memory(struct kv_tree *t, struct t9_err *err)
     t->nodes = p;
     T9_TRY(be_reserve(t->be, t->slots_bytes, &p, err));
     t->slots = p;
+    if (kv_window_max(t->pool) > 0) {
+        t->windows_bytes = (size_t)t->n_nodes_max * sizeof *t->windows;
+        T9_TRY(be_reserve(t->be, t->windows_bytes, &p, err));
+        t->windows = p;
+    }
     t->states_bytes = (size_t)kv_state_max(t->pool) * sizeof *t->states;
     if (t->states_bytes == 0)
         return T9_STATUS_OK;
@@ -54,6 +59,8 @@ static void free_memory(struct kv_tree *t)
         be_unreserve(t->be, t->slots, t->slots_bytes);
     if (t->states)
         be_unreserve(t->be, t->states, t->states_bytes);
+    if (t->windows)
+        be_unreserve(t->be, t->windows, t->windows_bytes);
     mem_free(t);
 }
 
@@ -89,6 +96,8 @@ void kv_tree_free(struct kv_tree *t)
             continue;
         kv_page_free(t->pool, t->nodes[i].page);
         tree_state_drop(t, &t->nodes[i]);
+        if (t->windows && tree_window(t, &t->nodes[i])->id >= 0)
+            kv_window_free(t->pool, tree_window(t, &t->nodes[i])->id);
     }
     free_memory(t);
 }
@@ -137,6 +146,7 @@ static struct kv_node *node_new(struct kv_tree *t, struct kv_node *parent, const
     *n = (struct kv_node){
         .page = -1, .state_id = -1, .n_tokens = n_tokens, .list = -1, .producer = -1};
     memcpy(n->tokens, tokens, (size_t)n_tokens * sizeof *tokens);
+    tree_window_init(t, n);
     child_link(parent, n);
     if (parent->list >= 0)
         tree_unplace(t, parent);
@@ -183,6 +193,7 @@ int32_t tree_remove_node(struct kv_tree *t, struct kv_node *n)
     struct kv_node *parent = n->parent;
     int32_t page = n->page;
     tree_state_drop(t, n);
+    tree_window_drop(t, n);
     tree_unplace(t, n);
     tree_unpin(t, n);
     if (n->n_tokens == KV_PAGE_TOKENS)
@@ -227,6 +238,7 @@ static void hold_extend(struct kv_tree *t, struct kv_hold *hold, struct kv_node 
     tree_hold_node(t, n, now_ns);
     hold->last = n;
     hold->n_pages++;
+    tree_window_slide(t, hold, 1);
 }
 
 struct kv_node *tree_hold_end(struct kv_tree *t, const struct kv_hold *hold)
@@ -244,15 +256,16 @@ static int32_t n_common(const int32_t *a, const int32_t *b, int32_t n)
     return i;
 }
 
-/* The READY child that shares most tokens with tokens[0 .. n); NULL when none shares one. */
-static struct kv_node *best_child(const struct kv_node *parent, const int32_t *tokens, int32_t n,
-                                  int32_t *n_shared)
+/* The READY child, if it is whole, that shares most tokens with tokens[0 .. n); NULL when none
+ * shares one. */
+static struct kv_node *best_child(const struct kv_tree *t, const struct kv_node *parent,
+                                  const int32_t *tokens, int32_t n, int32_t *n_shared)
 {
     struct kv_node *best = NULL;
     *n_shared = 0;
     struct kv_node *c = parent->first_child;
     for (int i = 0; c && i < SCAN_MAX; c = c->sib_next, i++) {
-        if (c->state != NODE_READY)
+        if (c->state != NODE_READY || !tree_is_whole(t, c))
             continue;
         int32_t common = n_common(c->tokens, tokens, n < c->n_tokens ? n : c->n_tokens);
         if (common > *n_shared) {
@@ -273,10 +286,11 @@ static void node_hit(struct kv_node *n)
 static void match_tail(struct kv_tree *t, struct kv_match *m, struct kv_node *node,
                        const int32_t *tokens, int32_t n, uint64_t now_ns)
 {
-    struct kv_node *best = best_child(node, tokens, n, &m->n_tail);
+    struct kv_node *best = best_child(t, node, tokens, n, &m->n_tail);
     if (!best)
         return;
     m->tail_page = best->page;
+    m->tail_window = t->windows ? tree_window(t, best)->id : -1;
     if (m->pending)
         return; /* asked again and again while it waits; not a use yet */
     node_hit(best);
@@ -312,32 +326,57 @@ static void match_count(struct kv_tree *t, struct kv_hold *hold, const struct kv
     hold->waiting = m->pending;
 }
 
+/* Extends a hold by the n nodes that end in `last`. */
+static void hold_to(struct kv_tree *t, struct kv_hold *hold, struct kv_node *last, int32_t n,
+                    uint64_t now_ns)
+{
+    if (n == 0)
+        return;
+    struct kv_node *node = last;
+    for (int32_t i = 0; i < n; i++, node = node->parent) {
+        node_hit(node);
+        tree_hold_node(t, node, now_ns);
+    }
+    hold->last = last;
+    hold->n_pages += n;
+    tree_window_slide(t, hold, n);
+}
+
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns)
 {
-    struct kv_match m = {.tail_page = -1, .state = -1};
+    struct kv_match m = {.tail_page = -1, .tail_window = -1, .state = -1};
     if (t->states)
         return tree_match_states(t, hold, tokens, n, pages, now_ns);
     struct kv_node *node = tree_hold_end(t, hold);
+    struct kv_node *last = node; /* of those that can be resumed after */
     int32_t n_whole = n > 0 ? (n - 1) / KV_PAGE_TOKENS : 0;
+    int32_t n_before = hold->n_pages;
+    int32_t depth = n_before;
+    int32_t whole_from = hold->window_from; /* from here on the windows are there */
     uint64_t collisions = 0;
-    while (hold->n_pages < n_whole) {
-        const int32_t *at = tokens + (size_t)hold->n_pages * KV_PAGE_TOKENS;
+    while (depth < n_whole) {
+        const int32_t *at = tokens + (size_t)depth * KV_PAGE_TOKENS;
         struct kv_node *next = tree_find(t, node, at, &collisions);
         if (!next || next->state != NODE_READY)
             break;
-        node_hit(next);
-        pages[hold->n_pages] = next->page;
-        hold_extend(t, hold, next, now_ns);
+        pages[depth++] = next->page;
         node = next;
-        m.n_ready++;
+        if (!tree_is_whole(t, node))
+            whole_from = depth;
+        if (whole_from <= kv_window_first(kv_pool_geom(t->pool), depth)) {
+            m.n_ready = depth - n_before;
+            last = node;
+        }
     }
-    int32_t done = hold->n_pages * KV_PAGE_TOKENS;
-    if (hold->n_pages < n_whole)
-        m.n_pending = count_promised(t, node, tokens + done, n_whole - hold->n_pages, &collisions);
+    m.n_common = depth * KV_PAGE_TOKENS;
+    hold_to(t, hold, last, m.n_ready, now_ns);
+    if (depth < n_whole)
+        m.n_pending = count_promised(t, node, tokens + m.n_common, n_whole - depth, &collisions);
     m.pending = m.n_pending > 0;
+    int32_t done = hold->n_pages * KV_PAGE_TOKENS;
     if (n - 1 > done)
-        match_tail(t, &m, node, tokens + done, n - 1 - done, now_ns);
+        match_tail(t, &m, last, tokens + done, n - 1 - done, now_ns);
     match_count(t, hold, &m);
     tree_count(&t->n.collisions, collisions);
     return m;
@@ -358,7 +397,7 @@ bool kv_tree_divergence(const struct kv_tree *t, const int32_t *tokens, int32_t 
         done += KV_PAGE_TOKENS;
     }
     int32_t common;
-    const struct kv_node *near = best_child(node, tokens + done, n - done, &common);
+    const struct kv_node *near = best_child(t, node, tokens + done, n - done, &common);
     for (near = near ? near : node->first_child; near; near = near->sib_next) {
         if (near->state == NODE_READY)
             break;
@@ -453,9 +492,9 @@ static uint32_t drop_shorter_tails(struct kv_tree *t, struct kv_node *parent, co
 }
 
 t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens32,
-                      int32_t *page, const void *producer, uint64_t now_ns)
+                      int32_t *page, int32_t *window, const void *producer, uint64_t now_ns)
 {
-    if (!kv_page_is_used(t->pool, *page))
+    if (!kv_page_is_used(t->pool, *page) || (t->windows && !kv_window_is_used(t->pool, *window)))
         return t9_fail(NULL, T9_STATUS_INTERNAL, "page %d is not in use", *page);
     struct kv_node *parent = tree_hold_end(t, hold);
     uint64_t collisions = 0;
@@ -467,6 +506,8 @@ t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *to
             tree_count(&t->n.duplicates, 1);
         }
         *page = n->page;
+        if (t->windows)
+            tree_window_give(t, n, window);
         hold_extend(t, hold, n, now_ns);
         return T9_STATUS_OK;
     }
@@ -482,6 +523,8 @@ t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *to
         tree_index(t, n);
     }
     node_set_ready(t, n, *page);
+    if (t->windows)
+        tree_window_give(t, n, window);
     hold_extend(t, hold, n, now_ns);
     if (!t->states)
         n->n_hits = drop_shorter_tails(t, parent, tokens32, KV_PAGE_TOKENS);
@@ -489,17 +532,20 @@ t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *to
 }
 
 void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
-                      int32_t n, int32_t page, uint64_t now_ns)
+                      int32_t n, int32_t page, int32_t window, uint64_t now_ns)
 {
     struct kv_node *parent = tree_hold_end(t, hold);
     int32_t n_shared = 0;
     struct kv_node *best = NULL;
-    bool fits = n > 0 && n < KV_PAGE_TOKENS && kv_page_is_used(t->pool, page) && !t->states;
+    bool fits = n > 0 && n < KV_PAGE_TOKENS && kv_page_is_used(t->pool, page) && !t->states &&
+                (!t->windows || kv_window_is_used(t->pool, window));
     if (fits)
-        best = best_child(parent, tokens, n, &n_shared);
+        best = best_child(t, parent, tokens, n, &n_shared);
     if (best && n_shared == n) {
         best->used_ns = now_ns;
         child_to_front(best);
+        if (t->windows)
+            (void)tree_point_set(t, best, hold->n_pages, now_ns);
         if (best->list >= 0)
             tree_place(t, best);
     }
@@ -512,15 +558,22 @@ void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32
     }
     if (!tail) {
         kv_page_free(t->pool, page);
+        if (t->windows)
+            kv_window_free(t->pool, window);
         return;
     }
     tail->used_ns = now_ns;
     node_set_ready(t, tail, page);
+    if (t->windows) {
+        tree_window_give(t, tail, &window);
+        (void)tree_point_set(t, tail, hold->n_pages, now_ns);
+    }
     tree_place(t, tail);
 }
 
 void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns)
 {
+    tree_window_release(t, hold);
     for (struct kv_node *n = hold->last; n && n != &t->root; n = n->parent) {
         n->used_ns = now_ns;
         if (--n->refs == 0) {
@@ -536,11 +589,12 @@ struct kv_tree_stats kv_tree_stats(const struct kv_tree *t)
     const struct tree_counters *n = &t->n;
 #define READ(field) .field = atomic_load_explicit(&n->field, memory_order_relaxed)
     return (struct kv_tree_stats){
-        READ(nodes),          READ(pages),      READ(cold_pages), READ(pinned_pages),
-        READ(tails),          READ(promised),   READ(hits_full),  READ(hits_partial),
-        READ(hits_inflight),  READ(misses),     READ(hit_tokens), READ(evicted_pages),
-        READ(collisions),     READ(duplicates), READ(overtaken),  READ(states),
-        READ(evicted_states),
+        READ(nodes),           READ(pages),      READ(cold_pages),   READ(pinned_pages),
+        READ(tails),           READ(promised),   READ(hits_full),    READ(hits_partial),
+        READ(hits_inflight),   READ(misses),     READ(hit_tokens),   READ(evicted_pages),
+        READ(collisions),      READ(duplicates), READ(overtaken),    READ(states),
+        READ(evicted_states),  READ(windows),    READ(cold_windows), READ(points),
+        READ(evicted_windows),
     };
 #undef READ
 }

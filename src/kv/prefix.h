@@ -37,18 +37,21 @@ void kv_tree_free(struct kv_tree *t); /* all pages that it holds go back to the 
 struct kv_hold {
     struct kv_node *last; /* deepest node held; each of its ancestors is held too */
     int32_t n_pages;      /* nodes in the chain */
+    int32_t window_from;  /* of these, from this one on the window pages are held, too */
     bool waiting;         /* the last match said `pending`; for the counters */
 };
 
 struct kv_match {
-    int32_t n_ready;   /* full READY pages, now held, ids written to `pages` */
-    int32_t n_tail;    /* tokens of the best partly matching page after them (0..31) ... */
-    int32_t tail_page; /* ... to be copied into an own page by the caller; -1 = none */
-    bool pending;      /* the next page is being COMPUTED by another sequence: waiting pays */
-    int32_t n_pending; /* full pages that another sequence has promised beyond n_ready */
+    int32_t n_ready;     /* full READY pages, now held, ids written to `pages` */
+    int32_t n_tail;      /* tokens of the best partly matching page after them (0..31) ... */
+    int32_t tail_page;   /* ... to be copied into an own page by the caller; -1 = none */
+    int32_t tail_window; /* its window page, if it has one */
+    bool pending;        /* the next page is being COMPUTED by another sequence: waiting pays */
+    int32_t n_pending;   /* full pages that another sequence has promised beyond n_ready */
+    int32_t n_common; /* tokens, whole pages, that are cached. What of it is not held lacks what is
+                         needed to go on after it: a state, or its window pages */
     /* Of hybrid models (checkpoint.h): */
-    int32_t state;    /* the one after all pages held and n_tail; -1 = none, and nothing is held */
-    int32_t n_common; /* tokens, whole pages, that are cached; beyond the state they lack one */
+    int32_t state; /* the one after all pages held and n_tail; -1 = none, and nothing is held */
     int32_t state_kind; /* ckpt_kind */
 };
 /* Walks the tree along tokens[0 .. n), using at most n - 1 of them (the last token of a prompt is
@@ -58,11 +61,18 @@ struct kv_match {
  * takes an own page (evicting for it if need be) and copies at once. A sequence that has promises
  * of its own would see them as pending: it matches first, then promises.
  *
+ * In a tree with window pages it stops where the last one is whose window is there; kv_hold_windows
+ * says which these are. tail_window is to be copied before tail_page is, and lasts as long.
+ *
  * For a hybrid model it lets go of what is held and looks anew, since the state that the hold led
  * to may be gone; nothing is pending, and a tail is copied as a whole. The state stays what it is
  * until something is evicted or taken. */
 struct kv_match kv_tree_match(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens,
                               int32_t n, int32_t *pages, uint64_t now_ns);
+
+/* Writes the ids of the window pages held to windows[hold->window_from ... hold->n_pages); nothing
+ * in a tree without. */
+void kv_hold_windows(const struct kv_tree *t, const struct kv_hold *hold, int32_t *windows);
 
 /* Promises the full pages of tokens after the hold up to n (whole pages only), so that others wait
  * for them. Stops silently where somebody else's node exists already, and at the bounds on promises
@@ -75,15 +85,21 @@ void kv_tree_unpromise(struct kv_tree *t, const void *producer);
 
 /* The sequence computed one more full page: 32 tokens after the hold, in `page`, which the sequence
  * owned. The node becomes READY and held; the tree owns the page now. When an equal READY node
- * exists already, the given page goes back to the pool and *page is set to the shared one. Fails
- * only for a page that the pool has not handed out (INTERNAL); then nothing has changed. */
+ * exists already, the given page goes back to the pool and *page is set to the shared one; a window
+ * page likewise (NULL in a tree without). Window pages that no row after these tokens can see are
+ * not held any more. Fails only for a page that the pool has not handed out (INTERNAL); then
+ * nothing has changed. */
 t9_status kv_tree_add(struct kv_tree *t, struct kv_hold *hold, const int32_t *tokens32,
-                      int32_t *page, const void *producer, uint64_t now_ns);
+                      int32_t *page, int32_t *window, const void *producer, uint64_t now_ns);
 /* A sequence ends: its partly filled last page (n < 32 tokens after the hold) becomes a tail that
- * later prompts may copy from. The tree owns the page now, or has freed it. For a hybrid model it
- * would be of no use: see kv_tree_add_tail_state. */
+ * later prompts may copy from. The tree owns the page (and the window page, -1 in a tree without)
+ * now, or has freed it. For a hybrid model it would be of no use: see kv_tree_add_tail_state. */
 void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32_t *tokens,
-                      int32_t n, int32_t page, uint64_t now_ns);
+                      int32_t n, int32_t page, int32_t window, uint64_t now_ns);
+/* In a tree with window pages: a prompt is expected to go on from somewhere in the hold's last page
+ * or right after it, so what is needed for that goes later than other windows. False when nothing
+ * is held or some of it is gone already. */
+bool kv_tree_keep_windows(struct kv_tree *t, const struct kv_hold *hold, uint64_t now_ns);
 /* Lets go of the whole chain; the nodes stay as cold cache. */
 void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns);
 
@@ -102,10 +118,11 @@ bool kv_tree_divergence(const struct kv_tree *t, const int32_t *tokens, int32_t 
 
 struct kv_tree_stats {
     int32_t nodes, pages, cold_pages, pinned_pages, tails, promised, states;
+    int32_t windows, cold_windows, points; /* window pages; that no hold needs; resume points */
     /* Matches that held full pages at once; that found a tail to copy; that held pages which
      * another sequence was computing; that found nothing. A match may count as full and partial. */
     uint64_t hits_full, hits_partial, hits_inflight, misses;
-    uint64_t hit_tokens, evicted_pages, evicted_states;
+    uint64_t hit_tokens, evicted_pages, evicted_states, evicted_windows;
     uint64_t collisions; /* equal hashes of different text met while looking */
     uint64_t duplicates; /* pages computed although an equal one was there in the end */
     uint64_t overtaken;  /* promised pages that another sequence than the promiser computed */

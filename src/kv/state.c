@@ -56,7 +56,7 @@ int32_t kv_state_alloc(struct kv_pool *p)
 {
     int32_t n_ever = p->states.n_ever;
     int32_t n_trimmed = p->states.n_trimmed;
-    int32_t state = pieces_alloc(p, &p->states, &p->pages);
+    int32_t state = pieces_alloc(p, &p->states);
     if (state >= 0 && (p->states.n_ever > n_ever || p->states.n_trimmed < n_trimmed))
         p->state_dirty[state] = 0;
     return state;

@@ -2,8 +2,8 @@
  * kv/tree.h - private to kv/: the prefix tree's nodes and what its files share.
  *
  * prefix.c walks and grows the tree, index.c finds a node by its hash, evict.c keeps the order in
- * which cold pages go, checkpoint.c the states of hybrid models, check.c proves the invariants. One
- * thread, except the counters.
+ * which cold pages go, checkpoint.c the states of hybrid models, window.c the window pages of
+ * models that have them, check.c proves the invariants. One thread, except the counters.
  */
 #ifndef T9_KV_TREE_H
 #define T9_KV_TREE_H
@@ -29,7 +29,8 @@ enum {
     TREE_PINNED = TREE_PAGE_LEVEL + TREE_HITS_LEVEL_MAX + 1,
     TREE_LISTS,
     /* In a tree with states only two of them are used: pages that no state needs are in the first,
-     * and those that a state needs are in none. */
+     * and those that a state needs are in none. In one with windows the first has the leaves that
+     * cannot be resumed after, too. */
     TREE_USELESS = 0,
     /* The same for states, by tokens x kind x hits. */
     TREE_STATES_PINNED = 36,
@@ -73,6 +74,18 @@ struct state_list {
     struct tree_state *head, *tail;
 };
 
+/* What a node has besides in a tree with windows; its number is the node's. */
+struct tree_window {
+    int32_t id;      /* window page, -1 = none */
+    int32_t refs;    /* holds that need it */
+    int32_t kept;    /* resume points that need it */
+    int32_t n_point; /* the node is one: nodes whose windows it needs, its own included; 0 = none */
+    uint64_t point_ns;           /* as a resume point used last */
+    struct kv_node *prev, *next; /* in the list of windows that nobody needs */
+    struct kv_node *point_prev, *point_next;
+    int8_t point_list; /* index in t->points */
+};
+
 struct node_list {
     struct kv_node *head, *tail; /* used most recently .. longest ago */
 };
@@ -83,9 +96,10 @@ struct producer {
 };
 
 struct tree_counters {
-    _Atomic int32_t nodes, pages, cold_pages, pinned_pages, tails, promised, states;
+    _Atomic int32_t nodes, pages, cold_pages, pinned_pages, tails, promised, states, windows,
+        cold_windows, points;
     _Atomic uint64_t hits_full, hits_partial, hits_inflight, misses, hit_tokens, evicted_pages,
-        evicted_states, collisions, duplicates, overtaken;
+        evicted_states, evicted_windows, collisions, duplicates, overtaken;
 };
 
 struct kv_tree {
@@ -108,7 +122,11 @@ struct kv_tree {
     struct tree_state *states;         /* [of the pool]; NULL: the model has none */
     size_t states_bytes;
     struct state_list state_lists[TREE_STATE_LISTS];
-    uint64_t n_state_changes; /* kept or gone, since the start */
+    uint64_t n_state_changes;    /* kept or gone, since the start */
+    struct tree_window *windows; /* [n_nodes_max]; NULL: the model has no window pages */
+    size_t windows_bytes;
+    struct node_list idle;      /* windows that nobody needs, by their links in `windows` */
+    struct node_list points[2]; /* resume points; those of pinned nodes */
     struct producer producers[TREE_PRODUCERS];
     int32_t n_producers_ever;
     struct tree_counters n;
@@ -142,6 +160,11 @@ struct kv_node *tree_add_node(struct kv_tree *t, struct kv_node *parent, const i
                               int32_t n_tokens, int32_t page);
 void tree_hold_node(struct kv_tree *t, struct kv_node *n, uint64_t now_ns);
 struct kv_node *tree_hold_end(struct kv_tree *t, const struct kv_hold *hold);
+/* The least useful cold leaf and what it is worth; NULL = none. */
+struct kv_node *tree_least(const struct kv_tree *t, bool pinned_too, uint64_t now_ns,
+                           double *score);
+/* What a page in a list of that level is worth. */
+double tree_score(int level, uint64_t used_ns, uint64_t now_ns);
 
 /* ---- index.c ---- */
 /* Hash of a full page after `parent`. */
@@ -168,7 +191,33 @@ struct kv_match tree_match_states(struct kv_tree *t, struct kv_hold *hold, const
 /* Puts a node's state, if any, where its worth and its pin say. */
 void tree_state_place(struct kv_tree *t, struct kv_node *n);
 void tree_state_drop(struct kv_tree *t, struct kv_node *n); /* frees it, if any */
-/* Frees the least useful page or state; returns its bytes, 0 = there is none. */
+/* Frees the least useful page, window page or state; returns its bytes, 0 = there is none. */
 uint64_t tree_free_one(struct kv_tree *t, bool pinned_too, int32_t keep_state, uint64_t now_ns);
+
+/* ---- window.c: window_init, _drop, _slide, _release and point_place do nothing in trees without
+ * windows; the others are for trees with them ---- */
+static inline struct tree_window *tree_window(const struct kv_tree *t, const struct kv_node *n)
+{
+    return &t->windows[n - t->nodes];
+}
+/* Whether a page can be of use: what comes after its first token can be computed from it. */
+static inline bool tree_is_whole(const struct kv_tree *t, const struct kv_node *n)
+{
+    return !t->windows || tree_window(t, n)->id >= 0;
+}
+void tree_window_init(struct kv_tree *t, const struct kv_node *n);
+/* A window page of the caller's becomes the node's, or goes when it has one already; that one's id
+ * is written back. */
+void tree_window_give(struct kv_tree *t, struct kv_node *n, int32_t *window);
+void tree_window_drop(struct kv_tree *t, struct kv_node *n); /* all that a node has here */
+/* A hold has grown by its last n_new nodes: it needs other windows now. All of them are there. */
+void tree_window_slide(struct kv_tree *t, struct kv_hold *hold, int32_t n_new);
+void tree_window_release(struct kv_tree *t, const struct kv_hold *hold);
+/* Makes node number `page` of its chain a resume point, or says that it was used. False when a
+ * window that it needs is not there. */
+bool tree_point_set(struct kv_tree *t, struct kv_node *n, int32_t page, uint64_t now_ns);
+void tree_point_place(struct kv_tree *t, struct kv_node *n); /* after a change of its pin */
+/* tree_free_one. */
+uint64_t tree_free_windowed(struct kv_tree *t, bool pinned_too, uint64_t now_ns);
 
 #endif

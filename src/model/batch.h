@@ -24,6 +24,10 @@ struct batch {
     const int32_t *page_table; /* [n_seqs][page_table_stride] page ids up to every row's kv_idx */
     int32_t page_table_stride;
     void *kv_pool; /* base of the page pool */
+    /* The same for window pages, where the geometry has them; NULL for other models. A page that
+     * lies before all rows' windows need not be there. */
+    const int32_t *window_table;
+    void *window_pool;
     const struct kv_geom *kv;
 
     /* Of models that have a recurrent state (model_state_geom); NULL for the others. A sequence's

@@ -16,14 +16,15 @@ static struct view row_ptr(const float *const *p, const struct batch *b)
     return (struct view){(void *)(uintptr_t)p, b->n_rows, 1, 1, VIEW_PTR, 0};
 }
 
-static struct view page_table(const struct batch *b)
+static struct view page_table(const struct batch *b, const struct kv_layer *kv)
 {
-    return view_i32(b->page_table, b->n_seqs, b->page_table_stride);
+    const int32_t *table = kv->in_window ? b->window_table : b->page_table;
+    return view_i32(table, b->n_seqs, b->page_table_stride);
 }
 
-static struct view page_pool(const struct batch *b)
+static struct view page_pool(const struct batch *b, const struct kv_layer *kv)
 {
-    return (struct view){b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
+    return (struct view){kv->in_window ? b->window_pool : b->kv_pool, 1, 1, 1, VIEW_BYTES, 0};
 }
 
 /* The first n of the three positions. */
@@ -80,6 +81,7 @@ static void project(struct cx *cx, const struct model *m, const struct batch *b,
 {
     const struct hparams *hp = &m->hp;
     const struct layer *l = &m->layers[il];
+    const struct kv_layer *kv = &b->kv->layers[l->kv_layer];
     bool slides = hp->sliding[il];
     int32_t n_kv = l->n_head_kv * l->head_dim;
     struct view k = {0}, v = {0};
@@ -100,14 +102,14 @@ static void project(struct cx *cx, const struct model *m, const struct batch *b,
                                     .angles = slides ? t->sliding : t->angles,
                                     .kv_idx = row_i32(b->kv_idx, b),
                                     .row_seq = row_i32(b->row_seq, b),
-                                    .page_table = page_table(b),
-                                    .pool = page_pool(b),
+                                    .page_table = page_table(b, kv),
+                                    .pool = page_pool(b, kv),
                                     .q_norm = l->q_norm,
                                     .k_norm = l->k_norm,
                                     .q_scale = m->q_scale,
                                     .pos = positions(b, 1),
                                     .q_scale_every = hp->q_temperature_every,
-                                    .kv = &b->kv->layers[l->kv_layer],
+                                    .kv = kv,
                                     .n_head = hp->n_head,
                                     .n_rot = slides ? hp->rope_sliding.n_rot : hp->rope.n_rot,
                                     .neox = hp->rope.neox,
@@ -119,6 +121,7 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
 {
     const struct hparams *hp = &m->hp;
     const struct layer *l = &m->layers[il];
+    const struct kv_layer *kv = &b->kv->layers[l->kv_layer];
     int32_t n_q = hp->n_head * l->head_dim;
     size_t mark = cx_mark(cx);
     struct view h = cx_alloc(cx, b->n_rows, hp->n_embd);
@@ -134,10 +137,10 @@ void block_attention(struct cx *cx, const struct model *m, const struct batch *b
                                         .q = q,
                                         .kv_idx = row_i32(b->kv_idx, b),
                                         .row_seq = row_i32(b->row_seq, b),
-                                        .page_table = page_table(b),
-                                        .pool = page_pool(b),
+                                        .page_table = page_table(b, kv),
+                                        .pool = page_pool(b, kv),
                                         .span_end = span_end,
-                                        .kv = &b->kv->layers[l->kv_layer],
+                                        .kv = kv,
                                         .n_head = hp->n_head,
                                         .window = hp->sliding[il] ? hp->window : 0,
                                         .sinks = l->sinks,

@@ -854,10 +854,14 @@ t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out
 {
     const struct hparams *hp = &m->hp;
     struct kv_shape shapes[LAYERS_MAX];
+    /* A prefix of a hybrid model is resumed where a state was kept, so pages go as a whole there.
+     */
+    int32_t window = hp->state.n_layers > 0 ? 0 : hp->window;
     for (int32_t il = 0; il < hp->n_layers; il++) {
         const struct layer *l = &m->layers[il];
         if (l->kv_layer >= 0)
-            shapes[l->kv_layer] = (struct kv_shape){l->n_head_kv, l->head_dim};
+            shapes[l->kv_layer] =
+                (struct kv_shape){l->n_head_kv, l->head_dim, hp->sliding[il] ? window : 0};
     }
     if (!kv_geom_init(out, shapes, hp->n_kv_layers, type))
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
@@ -889,7 +893,8 @@ static bool is_kv_of(const struct model *m, const struct kv_geom *kv)
     for (int32_t il = 0; same && il < m->hp.n_layers; il++) {
         const struct layer *l = &m->layers[il];
         const struct kv_layer *k = l->kv_layer >= 0 ? &kv->layers[l->kv_layer] : NULL;
-        same = !k || (k->n_head_kv == l->n_head_kv && k->head_dim == l->head_dim);
+        same = !k || (k->n_head_kv == l->n_head_kv && k->head_dim == l->head_dim &&
+                      (!k->in_window || m->hp.sliding[il]));
     }
     return same;
 }
@@ -904,7 +909,7 @@ static t9_status check_batch(const struct model *m, const struct batch *b, struc
         return t9_fail(err, T9_STATUS_UNSUPPORTED,
                        "deep-stack inputs for %d layers; this %s takes %d", b->n_deepstack,
                        m->arch->name, m->hp.n_deepstack);
-    if (!is_kv_of(m, b->kv))
+    if (!is_kv_of(m, b->kv) || (b->kv->window > 0 && (!b->window_table || !b->window_pool)))
         return t9_fail(err, T9_STATUS_INVALID, "the batch's KV pages are not this model's");
     if (m->hp.state.n_layers == 0)
         return T9_STATUS_OK;
@@ -959,6 +964,8 @@ t9_status model_measure(const struct model *m, const struct kv_geom *kv, int32_t
                       .page_table = any_i32,
                       .page_table_stride = 1,
                       .kv_pool = any_f32,
+                      .window_table = any_i32,
+                      .window_pool = any_f32,
                       .kv = kv,
                       .state_pool = any_f32,
                       .state = &state,

@@ -228,6 +228,10 @@ t9_status t9_engine_stats(const t9_engine *e, struct t9_stats *out)
     o.kv_states_kept = s.kv_states_kept;
     o.kv_state_bytes = s.kv_state_bytes;
     o.evicted_states = s.evicted_states;
+    o.kv_windows_used = s.kv_windows_used;
+    o.kv_windows_cold = s.kv_windows_cold;
+    o.kv_window_bytes = s.kv_window_bytes;
+    o.evicted_windows = s.evicted_windows;
     memcpy(o.checkpoints_kept, s.checkpoints_kept, sizeof o.checkpoints_kept);
     memcpy(o.checkpoint_hits, s.checkpoint_hits, sizeof o.checkpoint_hits);
     memcpy(o.ttft_bucket, s.ttft_bucket, sizeof o.ttft_bucket);

@@ -67,9 +67,9 @@ static t9_status open_all(struct fwd *f, const char *path, struct t9_err *err)
     f->scratch.base = mem_alloc_aligned(64, f->scratch.cap);
     if (!f->scratch.base)
         return no_memory(err);
-    T9_TRY(be_reserve(f->be, (size_t)f->p.n_pages * f->kv.page_bytes, &f->pool, err));
+    T9_TRY(be_reserve(f->be, (size_t)f->p.n_pages * kv_geom_bytes(&f->kv), &f->pool, err));
     /* What a page held before must not matter, whatever it is. */
-    memset(f->pool, 0xFF, (size_t)f->p.n_pages * f->kv.page_bytes);
+    memset(f->pool, 0xFF, (size_t)f->p.n_pages * kv_geom_bytes(&f->kv));
     model_state_geom(f->m, &f->state);
     if (f->state.slot_bytes > 0) {
         f->state_pool = mem_alloc_aligned(64, FWD_SLOTS * f->state.slot_bytes);
@@ -98,7 +98,7 @@ t9_status fwd_open(struct fwd *f, const char *path, const struct fwd_params *p, 
 void fwd_close(struct fwd *f)
 {
     if (f->pool)
-        be_unreserve(f->be, f->pool, (size_t)f->p.n_pages * f->kv.page_bytes);
+        be_unreserve(f->be, f->pool, (size_t)f->p.n_pages * kv_geom_bytes(&f->kv));
     tape_deinit(&f->tape);
     mem_free(f->scratch.base);
     mem_free(f->token);
@@ -267,6 +267,8 @@ t9_status fwd_step(struct fwd *f, struct fwd_seq *seqs, const struct fwd_chunk *
                       .page_table = f->page_table,
                       .page_table_stride = PAGES_PER_SEQ,
                       .kv_pool = f->pool,
+                      .window_table = f->page_table,
+                      .window_pool = (char *)f->pool + (size_t)f->p.n_pages * f->kv.page_bytes,
                       .kv = &f->kv,
                       .state_pool = f->state_pool,
                       .state = &f->state,

@@ -26,17 +26,16 @@ void sim_logits(uint64_t chain, float out[SIM_VOCAB])
         out[j] = (float)(sim_mix(chain + j) >> 40) * (6.0f / 16777216.0f);
 }
 
-struct model *sim_model(bool has_state)
+struct model *sim_model(int kind)
 {
-    static struct model m[2] = {
-        {.info = {.arch = "sim", .n_layers = 1, .n_vocab = SIM_VOCAB, .context_length = 1 << 20}},
-        {.info = {.arch = "sim",
-                  .n_layers = 1,
-                  .n_recurrent = 1,
-                  .n_vocab = SIM_VOCAB,
-                  .context_length = 1 << 20}},
-    };
-    return &m[has_state];
+    static const int32_t windows[SIM_KINDS] = {0, 0, 1, 33, 70, 300};
+    static struct model all[SIM_KINDS];
+    struct model *m = &all[kind];
+    m->info = (struct model_info){
+        .arch = "sim", .n_layers = 1, .n_vocab = SIM_VOCAB, .context_length = 1 << 20};
+    m->info.n_recurrent = kind == SIM_KIND_HYBRID;
+    m->window = windows[kind];
+    return m;
 }
 
 const struct vocab *sim_vocab(void)
@@ -99,9 +98,10 @@ const struct model_info *model_info(const struct model *m)
 t9_status model_kv_geom(const struct model *m, kv_type type, struct kv_geom *out,
                         struct t9_err *err)
 {
-    (void)m;
-    return kv_geom_init_same(out, 1, 1, 8, type) ? T9_STATUS_OK
-                                                 : t9_fail(err, T9_STATUS_INVALID, "geometry");
+    const struct kv_shape shapes[2] = {{1, 8, 0}, {1, 8, m->window}};
+    return kv_geom_init(out, shapes, m->window > 0 ? 2 : 1, type)
+               ? T9_STATUS_OK
+               : t9_fail(err, T9_STATUS_INVALID, "geometry");
 }
 
 void model_state_geom(const struct model *m, struct state_geom *out)
@@ -182,6 +182,14 @@ static struct sim_slot *slot_of(const struct batch *b, int32_t seq, int32_t idx)
     return (struct sim_slot *)(void *)page + idx % KV_PAGE_TOKENS;
 }
 
+/* The same in window pages. */
+static struct sim_slot *window_slot(const struct batch *b, int32_t seq, int32_t idx)
+{
+    const int32_t *table = b->window_table + (size_t)seq * (size_t)b->page_table_stride;
+    char *page = kv_page_k(&b->kv->layers[1], b->window_pool, table[idx / KV_PAGE_TOKENS], 0);
+    return (struct sim_slot *)(void *)page + idx % KV_PAGE_TOKENS;
+}
+
 static void fault(struct be *be, const char *what, int32_t seq, int32_t idx)
 {
     if (atomic_load(&be->faulty))
@@ -204,6 +212,21 @@ static uint64_t attend(struct be *be, const struct batch *b, int32_t seq, int32_
         }
     }
     return chain;
+}
+
+/* What lies in the window of a row is there, as the pages have it. `own`: the row itself is
+ * written, too. */
+static void attend_window(struct be *be, const struct batch *b, int32_t seq, int32_t row, bool own)
+{
+    int32_t first = row - b->kv->window + 1;
+    for (int32_t i = first > 0 ? first : 0; i < row + own; i++) {
+        const struct sim_slot *s = slot_of(b, seq, i);
+        const struct sim_slot *w = window_slot(b, seq, i);
+        if (w->index != i || w->chain != s->chain || w->token != s->token) {
+            fault(be, "its window page holds another text", seq, i);
+            return;
+        }
+    }
 }
 
 uint64_t *sim_state(const struct state_geom *g, void *pool, int32_t slot)
@@ -233,8 +256,11 @@ static void run_batch(struct be *be, const struct batch *b)
             fault(be, "the batch breaks its rules", seq, idx);
             return;
         }
-        if (row == 0 || b->row_seq[row - 1] != seq)
+        if (row == 0 || b->row_seq[row - 1] != seq) {
             chain = attend(be, b, seq, idx);
+            if (b->kv->window > 0)
+                attend_window(be, b, seq, idx, false);
+        }
         uint64_t *state = b->state ? sim_state(b->state, b->state_pool, b->state_slot[seq]) : NULL;
         if (state && *state != chain) {
             fault(be, "its state is of another text", seq, idx);
@@ -245,11 +271,15 @@ static void run_batch(struct be *be, const struct batch *b)
             *state = chain;
         *slot_of(b, seq, idx) =
             (struct sim_slot){.chain = chain, .token = b->token[row], .index = idx};
+        if (b->kv->window > 0)
+            *window_slot(b, seq, idx) = *slot_of(b, seq, idx);
         keys += (uint64_t)idx;
     }
     for (int32_t o = 0; o < b->n_outputs; o++) {
         int32_t row = b->out_row[o];
         /* Once more, now that all rows are written: nobody wrote over this sequence. */
+        if (b->kv->window > 0)
+            attend_window(be, b, b->row_seq[row], b->kv_idx[row], true);
         sim_logits(attend(be, b, b->row_seq[row], b->kv_idx[row] + 1),
                    b->logits + (size_t)o * SIM_VOCAB);
     }
@@ -262,6 +292,7 @@ static void run_batch(struct be *be, const struct batch *b)
     sim_clock_add(ns);
     be->kv = b->kv;
     be->kv_pool = b->kv_pool;
+    be->window_pool = b->window_pool;
     be->state = b->state;
     be->state_pool = b->state_pool;
 }

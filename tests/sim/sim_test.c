@@ -65,12 +65,13 @@ struct client {
 struct seen {
     uint64_t steps, requests, tokens, finished, cancelled, expired, refused, preempted, cached,
         hits_full, hits_partial, hits_inflight, evicted, overtaken, collisions, alone, idle, states,
-        states_evicted, resumed[CKPT_KINDS];
+        states_evicted, windows, windows_evicted, dropped, resumed[CKPT_KINDS];
 };
 
 struct episode {
     uint64_t seed, rng;
     bool verbose, hybrid;
+    int kind; /* enum sim_kind */
     struct be be;
     struct engine_params p;
     struct engine *e;
@@ -208,7 +209,7 @@ static void random_sampling(struct episode *ep, struct sample_params *s)
 
 static void random_marks(struct episode *ep, struct request *r)
 {
-    if (!ep->hybrid || percent(ep, 30))
+    if (ep->kind == SIM_KIND_PLAIN || percent(ep, 30))
         return;
     r->n_marks = between(ep, 0, 4);
     for (int32_t i = 0, at = 1; i < r->n_marks; i++) {
@@ -412,6 +413,15 @@ static void check_cached_text(struct episode *ep)
                 s[k].chain != sim_chain(before ? before->chain : 0, n->tokens[k]))
                 failed(ep, "cached page %d, token %d: it holds another text", n->page, k);
         }
+        if (t->windows && t->windows[i].id < 0) {
+            ep->seen.dropped++;
+        } else if (t->windows) {
+            const char *window =
+                (const char *)ep->be.window_pool + (size_t)t->windows[i].id * page_bytes;
+            if (memcmp(window, s, (size_t)n->n_tokens * sizeof *s) != 0)
+                failed(ep, "window page %d: it holds another text", t->windows[i].id);
+            ep->seen.windows++;
+        }
         if (n->state_id < 0)
             continue;
         if (*sim_state(ep->be.state, ep->be.state_pool, n->state_id) != s[n->n_tokens - 1].chain)
@@ -501,10 +511,13 @@ static void random_engine(struct episode *ep)
     static const int32_t batches[] = {1, 2, 3, 4, 8, 16};
     static const int32_t queues[] = {4, 32, 256, 256};
     engine_params_init(&ep->p);
-    ep->hybrid = percent(ep, 40);
+    ep->kind = (int)draw(ep, SIM_KINDS);
+    if (percent(ep, 30))
+        ep->kind = SIM_KIND_HYBRID;
+    ep->hybrid = ep->kind == SIM_KIND_HYBRID;
     uint32_t size = draw(ep, 10);
     ep->pages = size < 4 ? between(ep, 2, 8) : between(ep, 8, size < 8 ? 40 : 120);
-    ep->p.model = sim_model(ep->hybrid);
+    ep->p.model = sim_model(ep->kind);
     ep->p.be = &ep->be;
     ep->p.vocab = sim_vocab();
     ep->p.kv_type = KV_TYPE_F16;
@@ -524,6 +537,9 @@ static void random_engine(struct episode *ep)
         crowd(ep);
     if (ep->hybrid)
         ep->p.kv_bytes += (uint64_t)(1 + draw(ep, 4) * draw(ep, 4)) * SIM_STATE_BYTES;
+    /* Window pages for some of its tokens. */
+    if (ep->kind >= SIM_KIND_WINDOW)
+        ep->p.kv_bytes += (uint64_t)between(ep, 1, ep->pages) * 4096;
 }
 
 static void open_engine(struct episode *ep)
@@ -554,7 +570,7 @@ static void run_alone(struct episode *ep)
     c->r->sampling = ep->sample_params;
     c->r->choice = ep->sample_choice;
     c->r->ignore_eos = ep->sample_ignore_eos;
-    ep->p.kv_bytes = (uint64_t)(2 * LENGTH_MAX / KV_PAGE_TOKENS) * 4096 + SIM_STATE_BYTES;
+    ep->p.kv_bytes = (uint64_t)(4 * LENGTH_MAX / KV_PAGE_TOKENS) * 4096 + SIM_STATE_BYTES;
     ep->p.max_length = LENGTH_MAX;
     ep->p.max_batch = 1;
     ep->p.step_tokens = LENGTH_MAX;
@@ -592,6 +608,7 @@ static void add_tree_stats(struct episode *ep)
     ep->seen.overtaken += s.overtaken;
     ep->seen.collisions += s.collisions;
     ep->seen.states_evicted += s.evicted_states;
+    ep->seen.windows_evicted += s.evicted_windows;
     for (int i = 0; i < CKPT_KINDS; i++)
         ep->seen.resumed[i] += atomic_load(&ep->e->n.checkpoint_hits[i]);
 }
@@ -665,6 +682,9 @@ static void print_seen(const struct seen *s)
            (unsigned long long)s->resumed[0], (unsigned long long)s->resumed[1],
            (unsigned long long)s->resumed[2], (unsigned long long)s->resumed[3],
            (unsigned long long)s->resumed[4]);
+    printf("%llu cached window pages looked at, %llu times none there; %llu dropped\n",
+           (unsigned long long)s->windows, (unsigned long long)s->dropped,
+           (unsigned long long)s->windows_evicted);
 }
 
 /* A simulation that never gets into trouble proves nothing. */
@@ -683,7 +703,9 @@ static bool was_hard_enough(const struct seen *s)
                             s->evicted,
                             s->collisions,
                             s->states_evicted,
-
+                            s->windows,
+                            s->dropped,
+                            s->windows_evicted,
                             s->resumed[CKPT_KIND_BRANCH],
                             s->resumed[CKPT_KIND_MARK],
                             s->resumed[CKPT_KIND_END]};

@@ -261,8 +261,10 @@ export class Dashboard {
     this.poolLegend.replaceChildren(...POOL.map(([key, name, what]) =>
       h("li", { title: what }, h("i", { class: `cell ${name}`, "aria-hidden": "true" }), name, h("b", {}, count(pool[key])), h("span", { class: "note" }, bytes(pool[key] * pool.page_bytes)))));
     const states = pool.states_used + pool.states_kept;
+    const windows = pool.windows_used + pool.windows_cold;
     this.poolNote.textContent = `${count(pool.pages)} pages, ${bytes(pool.pages * pool.page_bytes)} at most` +
-      (states ? `; ${count(states)} states, ${bytes(states * pool.state_bytes)}` : "");
+      (states ? `; ${count(states)} states, ${bytes(states * pool.state_bytes)}` : "") +
+      (windows ? `; ${count(windows)} of layers with a window, ${bytes(windows * pool.window_bytes)}` : "");
   }
 
   #showLanes(atMs, requests) {

@@ -333,7 +333,7 @@ struct pages {
 /* Pages of all sequences in a shuffled order; every byte 0xff: NaN in every type. */
 static void pages_init(struct pages *p, int32_t n_head_kv, int32_t head_dim, kv_type type)
 {
-    const struct kv_shape shapes[KV_LAYERS] = {{3, 40}, {n_head_kv, head_dim}};
+    const struct kv_shape shapes[KV_LAYERS] = {{3, 40, 0}, {n_head_kv, head_dim, 0}};
     assert_true(kv_geom_init(&p->g, shapes, KV_LAYERS, type));
     p->l = &p->g.layers[KV_LAYERS - 1];
     p->pool_bytes = p->g.page_bytes * SEQS * SEQ_PAGES;

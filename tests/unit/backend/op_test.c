@@ -241,7 +241,7 @@ static void test_kv_geometry(void **state)
     assert_true(kv_geom_init_same(&g, 1, 1, 33, KV_TYPE_Q8_0)); /* a block of 32 and one of 1 */
     assert_int_equal(l->n_blocks, 2);
     assert_int_equal(l->head_bytes, 33 * 32 + 2 * 32 * 2);
-    const struct kv_shape shapes[] = {{4, 16}, {1, 512}, {4, 16}};
+    const struct kv_shape shapes[] = {{4, 16, 0}, {1, 512, 0}, {4, 16, 0}};
     assert_true(kv_geom_init(&g, shapes, 3, KV_TYPE_F32));
     assert_int_equal(l->layer_bytes, 2 * 4 * 16 * 32 * 4);
     assert_int_equal(g.layers[1].layer_offset, l->layer_bytes);

@@ -81,7 +81,7 @@ static void second_init(struct second *s, const struct setup *set)
     ok(model_kv_geom(s->l.m, set->type, &s->geom, &err), &err);
     model_state_geom(s->l.m, &s->state);
     ok(kv_pool_new(&s->pool, s->l.be, &s->geom,
-                   (uint64_t)n_pages * s->geom.page_bytes + s->state.slot_bytes, &err),
+                   (uint64_t)n_pages * kv_geom_bytes(&s->geom) + s->state.slot_bytes, &err),
        &err);
     ok(kv_pool_add_states(s->pool, &s->state, &err), &err);
     struct batch_limits limits = {.rows = CHUNK_MAX,
@@ -89,13 +89,18 @@ static void second_init(struct second *s, const struct setup *set)
                                   .seqs = 1,
                                   .pages = n_pages,
                                   .n_vocab = model_info(s->l.m)->n_vocab};
-    ok(batch_buf_init(&s->batch, s->l.be, &limits, &s->geom, kv_pool_base(s->pool), &err), &err);
+    ok(batch_buf_init(&s->batch, s->l.be, &limits, &s->geom, kv_pool_base(s->pool),
+                      kv_window_base(s->pool), &err),
+       &err);
     ok(model_measure(s->l.m, &s->geom, CHUNK_MAX, 1, &s->scratch_bytes, &n_ops, &err), &err);
     ok(tape_init(&s->tape, n_ops, &err), &err);
     ok(be_reserve(s->l.be, s->scratch_bytes, &mem, &err), &err);
     s->scratch = (struct scratch){.base = mem, .cap = s->scratch_bytes};
-    for (int32_t i = 0; i < n_pages; i++)
+    for (int32_t i = 0; i < n_pages; i++) {
         batch_pages(&s->batch, 0)[i] = kv_page_alloc(s->pool);
+        if (s->geom.window > 0)
+            batch_windows(&s->batch, 0)[i] = kv_window_alloc(s->pool);
+    }
     if (s->state.shape.n_layers > 0) {
         batch_set_states(&s->batch, &s->state, kv_state_base(s->pool));
         *batch_state(&s->batch, 0) = kv_state_alloc(s->pool);
@@ -431,7 +436,7 @@ static void talk(struct world *w)
 /* ---- looking between two steps, on the engine's thread ---- */
 
 static void compute_again(struct world *w, const char *what, const int32_t *tokens, int32_t n,
-                          const int32_t *pages)
+                          const int32_t *pages, const int32_t *windows)
 {
     struct second *s = &w->second;
     struct t9_err err = {0};
@@ -440,12 +445,19 @@ static void compute_again(struct world *w, const char *what, const int32_t *toke
         return;
     }
     const int32_t *theirs = batch_pages(&s->batch, 0);
+    const int32_t *their_windows = batch_windows(&s->batch, 0);
     for (int32_t i = 0; i * KV_PAGE_TOKENS < n; i++) {
         int32_t left = n - i * KV_PAGE_TOKENS;
         int32_t n_slots = left < KV_PAGE_TOKENS ? left : KV_PAGE_TOKENS;
         for (int32_t layer = 0; layer < s->geom.n_layers; layer++) {
-            int32_t head = other_head(&s->geom.layers[layer], kv_pool_base(w->e->pool), pages[i],
-                                      kv_pool_base(s->pool), theirs[i], n_slots);
+            const struct kv_layer *kv = &s->geom.layers[layer];
+            if (kv->in_window && windows[i] < 0)
+                continue;
+            int32_t head = kv->in_window
+                               ? other_head(kv, kv_window_base(w->e->pool), windows[i],
+                                            kv_window_base(s->pool), their_windows[i], n_slots)
+                               : other_head(kv, kv_pool_base(w->e->pool), pages[i],
+                                            kv_pool_base(s->pool), theirs[i], n_slots);
             if (head >= 0)
                 wrong(w, "%s: page %d of %d tokens (id %d), layer %d, head %d: other bits", what, i,
                       n, pages[i], layer, head);
@@ -456,9 +468,10 @@ static void compute_again(struct world *w, const char *what, const int32_t *toke
     w->tally.tokens_again += (uint64_t)n;
 }
 
-/* Tokens and pages from the start to the end of a node; 0 when it is longer than any text here. */
+/* Tokens, pages and window pages (-1 = not there) from the start to the end of a node; 0 when it is
+ * longer than any text here. */
 static int32_t chain_of(const struct kv_tree *t, const struct kv_node *n, int32_t *tokens,
-                        int32_t *pages)
+                        int32_t *pages, int32_t *windows)
 {
     int32_t depth = 0;
     for (const struct kv_node *k = n; k != &t->root; k = k->parent)
@@ -470,6 +483,7 @@ static int32_t chain_of(const struct kv_tree *t, const struct kv_node *n, int32_
         memcpy(tokens + (size_t)i * KV_PAGE_TOKENS, n->tokens,
                sizeof *tokens * (size_t)n->n_tokens);
         pages[i] = n->page;
+        windows[i] = t->windows ? t->windows[n - t->nodes].id : -1;
     }
     return n_tokens;
 }
@@ -479,10 +493,11 @@ static void read_prefix(struct world *w, int32_t slot)
 {
     int32_t tokens[LENGTH_MAX] = {0};
     int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
+    int32_t windows[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
     const struct seq *s = &w->e->seqs[slot];
     int32_t id = (int32_t)s->req->choice;
     bool own;
-    int32_t n = s->hold.last ? chain_of(w->e->tree, s->hold.last, tokens, pages) : 0;
+    int32_t n = s->hold.last ? chain_of(w->e->tree, s->hold.last, tokens, pages, windows) : 0;
     if (n != s->hold.n_pages * KV_PAGE_TOKENS ||
         memcmp(tokens, seq_known(w->e, slot), sizeof *tokens * (size_t)n) != 0 ||
         memcmp(pages, batch_pages(&w->e->batch, slot), sizeof *pages * (size_t)s->hold.n_pages) !=
@@ -506,7 +521,7 @@ static void sample_slot(struct world *w)
         if (!s->req || s->n_computed < 1)
             continue;
         compute_again(w, "a sequence", seq_known(w->e, slot), s->n_computed,
-                      batch_pages(&w->e->batch, slot));
+                      batch_pages(&w->e->batch, slot), batch_windows(&w->e->batch, slot));
         return;
     }
 }
@@ -515,9 +530,10 @@ static void compute_node_again(struct world *w, const struct kv_node *n)
 {
     int32_t tokens[LENGTH_MAX] = {0};
     int32_t pages[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
-    int32_t n_tokens = chain_of(w->e->tree, n, tokens, pages);
+    int32_t windows[LENGTH_MAX / KV_PAGE_TOKENS] = {0};
+    int32_t n_tokens = chain_of(w->e->tree, n, tokens, pages, windows);
     if (n_tokens > 0)
-        compute_again(w, "the cache", tokens, n_tokens, pages);
+        compute_again(w, "the cache", tokens, n_tokens, pages, windows);
     else
         wrong(w, "the cache has a text that is too long");
 }
@@ -619,7 +635,7 @@ static void open_engine(struct world *w)
     p.be = w->l.be;
     p.vocab = tokenizer_vocab(w->tok);
     p.kv_type = w->set->type;
-    p.kv_bytes = geom.page_bytes * (uint64_t)w->set->pages;
+    p.kv_bytes = kv_geom_bytes(&geom) * (uint64_t)w->set->pages;
     p.max_length = LENGTH_MAX;
     p.max_batch = 32;
     p.step_tokens = 128;

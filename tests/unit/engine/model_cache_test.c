@@ -5,7 +5,7 @@
  * request was sent back to the queue in a pool a tenth of what all need.
  *
  *     model_cache_test          on the tiny models of the architectures
- *     model_cache_test states   on those that have a recurrent state
+ *     model_cache_test states   turns on those that have a recurrent state, or a window
  *     model_cache_test full     on a model as people use it, prompts up to 3,000 tokens (T9_FULL)
  */
 #include "base/clock.h"
@@ -25,6 +25,7 @@ enum {
     POSITIONS = PROMPT_MAX + REPLY_MAX + 1,
     TINY_PROMPT_MAX = 900,
     WAIT_MS = 1800000,
+    SHORT_WINDOWS = 16,
     LARGE_PARAMS = 300000000, /* fewer and shorter replies from there on */
 };
 
@@ -54,6 +55,7 @@ static struct job jobs[N_REQUESTS];
 static uint32_t n_jobs = N_REQUESTS;
 static int32_t max_batch = 16;
 static int32_t shared_step_tokens = 64;
+static int64_t n_windows = INT64_MAX; /* window pages beside so many, of models that have them */
 static int64_t n_states = 4; /* bytes for so many beside the pages, of models that have a state */
 static struct run solo, shared;
 
@@ -152,7 +154,9 @@ static struct engine *start(const struct loaded *l, kv_type type, bool cached, i
     p.kv_type = type;
     assert_int_equal(model_kv_geom(l->m, type, &geom, &err), T9_STATUS_OK);
     model_state_geom(l->m, &state);
-    p.kv_bytes = geom.page_bytes * (uint64_t)pages + state.slot_bytes * (uint64_t)n_states;
+    p.kv_bytes = geom.page_bytes * (uint64_t)pages +
+                 geom.window_bytes * (uint64_t)(n_windows < pages ? n_windows : pages) +
+                 state.slot_bytes * (uint64_t)n_states;
     p.max_length = POSITIONS;
     p.max_batch = max_batch;
     p.no_prefix_cache = !cached;
@@ -268,11 +272,17 @@ static void compare_runs(const struct loaded *l, const char *name, kv_type type,
     int64_t need = pages_needed(&most);
     int64_t tenth = need / 10 > most ? need / 10 : most;
     run_solo(l, type);
-    /* Everybody waits, shares, is preempted. */
+    /* Everybody waits, shares, is preempted. The longest one fits since it needs only a window of
+     * its window pages. */
+    n_windows = SHORT_WINDOWS;
     run_shared(l, type, tenth);
+    n_windows = INT64_MAX;
     report(name, tenth);
     assert_same_bits("a tenth of the pages");
-    assert_true(shared.stats.preemptions > 0);
+    if (shared.stats.kv_window_bytes > 0)
+        assert_true(shared.stats.evicted_windows > 0);
+    else
+        assert_true(shared.stats.preemptions > 0);
     assert_true(shared.stats.prefix_partial > 0);
     if (!with_room)
         return;
@@ -439,6 +449,77 @@ static void states(const char *name)
     make_jobs(model_info(l.m)->n_vocab);
     compare_runs(&l, name, KV_TYPE_F16, true);
     unload(&l);
+}
+
+/* ---- models with a window ---- */
+
+/* Long replies at once, in a pool for a few of them: preempted, and resumed where their windows are
+ * still there. */
+static void long_replies(const struct loaded *l, const char *name)
+{
+    uint64_t rng = 8;
+    n_jobs = 8;
+    memset(jobs, 0, sizeof jobs);
+    for (uint32_t i = 0; i < n_jobs; i++) {
+        struct job *j = &jobs[i];
+        j->n_prompt = 90 + (int32_t)i;
+        j->max_tokens = 250;
+        for (int32_t k = 0; k < j->n_prompt; k++)
+            j->prompt[k] =
+                k < 50 ? k : (int32_t)(test_random(&rng) % (uint64_t)model_info(l->m)->n_vocab);
+        sample_params_init(&j->sampling);
+        j->sampling.seed = i;
+    }
+    run_solo(l, KV_TYPE_F16);
+    n_windows = 30;
+    run_shared(l, KV_TYPE_F16, 34);
+    n_windows = INT64_MAX;
+    report(name, 34);
+    assert_same_bits("long replies");
+    assert_true(shared.stats.preemptions > 0);
+    assert_true(shared.stats.evicted_windows > 0);
+}
+
+/* Turn after turn, with room for everything and with room for few windows: the same bits, and the
+ * places where conversations go on are still there. */
+static void windows(const char *name)
+{
+    struct loaded l = {0};
+    if (!load(&l, name, "cpu", 1)) {
+        print_message("%s: not there\n", name);
+        skip();
+    }
+    long_replies(&l, name);
+    int64_t common = make_turns(&l, KV_TYPE_F16);
+    for (int i = 0; i < 2; i++) {
+        n_windows = i == 0 ? INT64_MAX : 4 * SHORT_WINDOWS;
+        struct engine *e = start(&l, KV_TYPE_F16, true, i == 0 ? 2000 : 215, &shared);
+        for (uint32_t k = 0; k < n_jobs; k++)
+            finish(e, submit(e, k), &shared.r[k]);
+        end(e, &shared);
+        assert_same_bits(name);
+        const struct engine_stats *s = &shared.stats;
+        print_message("%s: %d of %d common tokens reused; window pages: %d there, %d dropped\n",
+                      name, (int)s->cached_tokens, (int)common,
+                      s->kv_windows_used + s->kv_windows_cold, (int)s->evicted_windows);
+        assert_true(s->kv_window_bytes > 0);
+        assert_true(i == 0 ? s->evicted_windows == 0 : s->evicted_windows > 0);
+        assert_true((int64_t)s->cached_tokens > common * (i == 0 ? 95 : 60) / 100);
+    }
+    n_windows = INT64_MAX;
+    unload(&l);
+}
+
+static void gemma3_turns(void **state)
+{
+    (void)state;
+    windows("gemma3");
+}
+
+static void gpt_oss_turns(void **state)
+{
+    (void)state;
+    windows("gpt-oss");
 }
 
 static void lfm2(void **state)
@@ -654,8 +735,10 @@ static int run_full(void)
 static int run_states(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lfm2),      cmocka_unit_test(lfm2moe),   cmocka_unit_test(qwen35),
-        cmocka_unit_test(qwen35moe), cmocka_unit_test(qwen3next),
+        cmocka_unit_test(gemma3_turns), cmocka_unit_test(gpt_oss_turns),
+        cmocka_unit_test(lfm2),         cmocka_unit_test(lfm2moe),
+        cmocka_unit_test(qwen35),       cmocka_unit_test(qwen35moe),
+        cmocka_unit_test(qwen3next),
     };
     return cmocka_run_group_tests_name("engine model states", tests, NULL, NULL);
 }

@@ -93,7 +93,7 @@ static void run_jobs(const struct loaded *l, struct job *jobs, int32_t step_toke
     p.vocab = plain_vocab(model_info(l->m)->n_vocab);
     p.kv_type = type;
     assert_int_equal(model_kv_geom(l->m, type, &geom, &err), T9_STATUS_OK);
-    p.kv_bytes = geom.page_bytes * 64;
+    p.kv_bytes = kv_geom_bytes(&geom) * 64;
     p.max_length = 256;
     p.step_tokens = step_tokens;
     p.max_batch = N_REQUESTS;

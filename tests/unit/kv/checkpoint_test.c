@@ -98,8 +98,9 @@ static void grow(struct kv_hold *hold, const int32_t *tokens, int32_t n)
     while (hold->n_pages < n / P) {
         int32_t page = kv_page_alloc(pool);
         assert_true(page >= 0);
-        assert_int_equal(kv_tree_add(tree, hold, tokens + hold->n_pages * P, &page, hold, now),
-                         T9_STATUS_OK);
+        assert_int_equal(
+            kv_tree_add(tree, hold, tokens + hold->n_pages * P, &page, NULL, hold, now),
+            T9_STATUS_OK);
     }
 }
 
@@ -388,7 +389,7 @@ static void live(const int32_t *t, int32_t n, uint64_t *rng)
             kv_tree_free_bytes(tree, geom.page_bytes, rng_next(rng, 2), -1, now) == 0)
             break;
         int32_t page = kv_page_alloc(pool);
-        assert_int_equal(kv_tree_add(tree, &hold, t + hold.n_pages * P, &page, &hold, now),
+        assert_int_equal(kv_tree_add(tree, &hold, t + hold.n_pages * P, &page, NULL, &hold, now),
                          T9_STATUS_OK);
         ckpt_kind kind = (ckpt_kind)rng_next(rng, CKPT_KINDS);
         if (rng_next(rng, 3) || !kv_tree_room_for_state(tree, kind, now))

@@ -110,12 +110,13 @@ static void grow(struct kv_hold *hold, const int32_t *tokens, int32_t n, uint64_
 {
     for (int32_t i = hold->n_pages; i < n / P; i++) {
         int32_t page = new_page(tokens, i * P, P);
-        assert_int_equal(kv_tree_add(tree, hold, tokens + i * P, &page, hold, now), T9_STATUS_OK);
+        assert_int_equal(kv_tree_add(tree, hold, tokens + i * P, &page, NULL, hold, now),
+                         T9_STATUS_OK);
         expect_page(page, tokens, i * P, P);
     }
     if (n % P)
         kv_tree_add_tail(tree, hold, tokens + n / P * P, n % P, new_page(tokens, n / P * P, n % P),
-                         now);
+                         -1, now);
 }
 
 static void store(const int32_t *tokens, int32_t n, uint64_t now)
@@ -231,7 +232,7 @@ static void tail_of_a_longer_page(void **state)
     kv_page_copy(pool, own, m.tail_page);
     expect_page(own, b, P, 20);
     write_page(own, b, P, P);
-    assert_int_equal(kv_tree_add(tree, &h, b + P, &own, &h, 3), T9_STATUS_OK);
+    assert_int_equal(kv_tree_add(tree, &h, b + P, &own, NULL, &h, 3), T9_STATUS_OK);
     check(&h, 1);
     /* The page that it was copied from is what it was. */
     kv_tree_release(tree, &h, 4);
@@ -263,8 +264,8 @@ static void tails_do_not_pile_up(void **state)
     assert_int_equal(kv_tree_stats(tree).tails, 1);
     /* Nothing of it: the page goes back. */
     struct kv_hold h = {0};
-    kv_tree_add_tail(tree, &h, t, 0, kv_page_alloc(pool), 8);
-    kv_tree_add_tail(tree, &h, t, P, kv_page_alloc(pool), 8);
+    kv_tree_add_tail(tree, &h, t, 0, kv_page_alloc(pool), -1, 8);
+    kv_tree_add_tail(tree, &h, t, P, kv_page_alloc(pool), -1, 8);
     assert_int_equal(kv_pool_stats(pool).pages_used, 3);
     check(NULL, 0);
     close_tree();
@@ -290,7 +291,7 @@ static void equal_pages_become_one(void **state)
     assert_int_equal(kv_tree_evict(tree, 5, false, 4), 2);
 #ifndef T9_DEBUG
     int32_t wrong = 3;
-    assert_int_equal(kv_tree_add(tree, &h[0], t, &wrong, t, 5), T9_STATUS_INTERNAL);
+    assert_int_equal(kv_tree_add(tree, &h[0], t, &wrong, NULL, t, 5), T9_STATUS_INTERNAL);
 #endif
     check(h, 2);
     close_tree();
@@ -371,7 +372,7 @@ static void overtakes_a_slow_producer(void **state)
     assert_int_equal(kv_tree_stats(tree).overtaken, 2);
     assert_int_equal(kv_tree_stats(tree).promised, 1);
     int32_t page = new_page(t, 0, P);
-    assert_int_equal(kv_tree_add(tree, &h[0], t, &page, &a, 2), T9_STATUS_OK);
+    assert_int_equal(kv_tree_add(tree, &h[0], t, &page, NULL, &a, 2), T9_STATUS_OK);
     check(h, 2);
     kv_tree_unpromise(tree, &a);
     assert_int_equal(kv_tree_stats(tree).promised, 0);
@@ -882,7 +883,7 @@ static void do_add(struct life *s)
     if (page < 0)
         return;
     write_page(page, s->tokens, at * P, P);
-    assert_int_equal(kv_tree_add(tree, &s->hold, s->tokens + at * P, &page, s, now_ns),
+    assert_int_equal(kv_tree_add(tree, &s->hold, s->tokens + at * P, &page, NULL, s, now_ns),
                      T9_STATUS_OK);
     expect_page(page, s->tokens, at * P, P);
     struct entry *e = model_find(s->tokens, (at + 1) * P);
@@ -907,7 +908,7 @@ static void do_end(struct life *s)
         for (int32_t i = 0; i < n_model; i++)
             covered |= !model[i].producer && is_child(&model[i], s->tokens, at) &&
                        common_of(model[i].tokens, model[i].n, s->tokens, at + n) == at + n;
-        kv_tree_add_tail(tree, &s->hold, s->tokens + at, n, page, now_ns);
+        kv_tree_add_tail(tree, &s->hold, s->tokens + at, n, page, -1, now_ns);
         if (!covered) {
             model_drop_tails(s->tokens, at, at + n);
             (void)model_add(s->tokens, at + n, NULL);
