@@ -180,7 +180,8 @@ static t9_status measure(const char *path, int32_t n_threads, struct t9_err *err
     p.vocab = &v;
     p.max_batch = bench.n_seqs;
     p.max_length = PROMPT + bench.n_wanted + 8 * bench.n_seqs;
-    p.kv_bytes = geom.page_bytes * (uint64_t)(bench.n_seqs * (p.max_length / KV_PAGE_TOKENS + 2));
+    p.kv_bytes =
+        kv_geom_bytes(&geom) * (uint64_t)(bench.n_seqs * (p.max_length / KV_PAGE_TOKENS + 2));
     T9_TRY(engine_new(&e, &p, err));
     engine_set_step_hook(e, on_step, &bench);
     t9_status st = run(e, info, err);
