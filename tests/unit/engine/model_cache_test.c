@@ -480,6 +480,35 @@ static void long_replies(const struct loaded *l, const char *name)
     assert_true(shared.stats.evicted_windows > 0);
 }
 
+/* A long prompt with a mark, in a pool that keeps few of its windows; then one that leaves it at
+ * the mark goes on there, and one that asks the first again at its end. */
+static void marks_are_kept(const struct loaded *l, const char *name)
+{
+    uint64_t rng = 5;
+    n_jobs = 3;
+    memset(jobs, 0, sizeof jobs);
+    make_turn(&jobs[0], 0, 0, 1500, model_info(l->m)->n_vocab, &rng);
+    jobs[0].marks[0] = (struct request_mark){1000, MARK_KIND_HEAD};
+    make_turn(&jobs[1], 0, 1000, 40, model_info(l->m)->n_vocab, &rng);
+    make_turn(&jobs[2], 0, INT32_MAX, 0, model_info(l->m)->n_vocab, &rng);
+    for (uint32_t i = 0; i < n_jobs; i++) {
+        jobs[i].max_tokens = 100;
+        sample_params_init(&jobs[i].sampling);
+    }
+    run_solo(l, KV_TYPE_F16);
+    n_windows = SHORT_WINDOWS / 2;
+    struct engine *e = start(l, KV_TYPE_F16, true, 52, &shared);
+    n_windows = INT64_MAX;
+    for (uint32_t i = 0; i < n_jobs; i++)
+        finish(e, submit(e, i), &shared.r[i]);
+    end(e, &shared);
+    assert_same_bits("marks");
+    print_message("%s: %d tokens reused, %d window pages dropped\n", name,
+                  (int)shared.stats.cached_tokens, (int)shared.stats.evicted_windows);
+    assert_true(shared.stats.evicted_windows > 20);
+    assert_int_equal(shared.stats.cached_tokens, 1000 + 1000);
+}
+
 /* Turn after turn, with room for everything and with room for few windows: the same bits, and the
  * places where conversations go on are still there. */
 static void windows(const char *name)
@@ -490,6 +519,7 @@ static void windows(const char *name)
         skip();
     }
     long_replies(&l, name);
+    marks_are_kept(&l, name);
     int64_t common = make_turns(&l, KV_TYPE_F16);
     for (int i = 0; i < 2; i++) {
         n_windows = i == 0 ? INT64_MAX : 4 * SHORT_WINDOWS;
