@@ -6,6 +6,8 @@
  */
 #include "base/num.h"
 
+#include "base/err.h"
+
 #include <float.h>
 #include <locale.h>
 #include <math.h>
@@ -147,6 +149,22 @@ size_t num_format_f64(double v, char out[32])
     if (old)
         uselocale(old);
     return (size_t)n;
+}
+
+const char *num_format_bytes(uint64_t n, char out[NUM_BYTES_MAX])
+{
+    static const char *const units[] = {"kB", "MB", "GB", "TB"};
+    if (n < 1000) {
+        (void)snprintf(out, NUM_BYTES_MAX, "%u bytes", (unsigned)n);
+        return out;
+    }
+    double v = (double)n / 1e3;
+    size_t i = 0;
+    /* From where it would be shown as 1000. */
+    for (; v >= (i == 0 ? 999.5 : 999.95) && i + 1 < T9_COUNT(units); i++)
+        v /= 1e3;
+    (void)snprintf(out, NUM_BYTES_MAX, "%.*f %s", i == 0 ? 0 : 1, v, units[i]);
+    return out;
 }
 
 float num_f32_from_f16(uint16_t h)

@@ -24,6 +24,9 @@ bool num_parse_u64(str s, uint64_t *out);
 bool num_parse_f64(str s, double *out);
 /* Bytes with an optional suffix K, M, G, T (powers of 1024): "512M". */
 bool num_parse_bytes(str s, uint64_t *out);
+enum { NUM_BYTES_MAX = 16 };
+/* For people, in powers of 1000: "999 bytes", "737 kB", "5.2 MB", "1.4 GB". Returns out. */
+const char *num_format_bytes(uint64_t n, char out[NUM_BYTES_MAX]);
 /* Shortest text that reads back as the same double ("0.1", "1e+300"); never uses the locale. */
 size_t num_format_f64(double v, char out[32]);
 

@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 
+#include "base/num.h"
 #include "cli/notify.h"
 #include "cli/source.h"
 #include "http/server.h"
@@ -55,7 +56,7 @@ static void announce(const struct cli_options *o, const struct session *ss,
                      const struct t9_model_info *info, const char *name, uint16_t port)
 {
     struct t9_stats s = {.struct_size = sizeof s};
-    char where[ADDRESS_BYTES];
+    char where[ADDRESS_BYTES], most[NUM_BYTES_MAX];
     if (o->config_used)
         LOG_INFO("serve", "options of %s, and of the command line", o->config_used);
     (void)t9_engine_stats(ss->engine, &s);
@@ -63,11 +64,11 @@ static void announce(const struct cli_options *o, const struct session *ss,
              (double)info->n_params / 1e6, (double)info->load_ns / 1e9);
     LOG_INFO("serve",
              "backend %s (%s), %d threads, kv %s, up to %d tokens a request, memory for keys%s "
-             "as used, at most %.1f GB",
+             "as used, at most %s",
              info->backend, info->isa, info->threads, kv_type_name(session_kv_type(o)),
              t9_engine_max_length(ss->engine),
              s.kv_state_bytes > 0 ? ", values, states and their checkpoints" : " and values",
-             (double)s.kv_pages_total * (double)s.kv_page_bytes / 1e9);
+             num_format_bytes((uint64_t)s.kv_pages_total * s.kv_page_bytes, most));
     address_text(o, port, where);
     LOG_INFO("serve", "listening on %s (OpenAI and Anthropic at /v1, Ollama at /api)", where);
     if (!o->unix_path && o->insecure && o->api_keys.n == 0)

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/memory.h"
+#include "base/num.h"
 #include "protocol/divergence.h"
 #include "tempo9.h"
 
@@ -160,11 +161,13 @@ static t9_status check_length(int32_t limit, const struct cli_options *o, struct
 static void warn_memory(const struct cli_options *o)
 {
     uint64_t available = memory_available_bytes("");
+    char allowed[NUM_BYTES_MAX], is_free[NUM_BYTES_MAX];
     if (o->kv_memory_bytes > available)
         LOG_WARN("serve",
-                 "--kv-memory allows %.1f GB and %.1f GB are free: when they are used up, the "
+                 "--kv-memory allows %s and %s are free: when they are used up, the "
                  "system ends a process, perhaps this one",
-                 (double)o->kv_memory_bytes / 1e9, (double)available / 1e9);
+                 num_format_bytes(o->kv_memory_bytes, allowed),
+                 num_format_bytes(available, is_free));
 }
 
 t9_status runtime_open_engine(struct runtime *rt, const struct cli_options *o, struct t9_err *err)

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/num.h"
 #include "engine/internal.h"
 #include "engine/plan_log.h"
 
@@ -206,6 +207,27 @@ static bool has_started(void *ctx)
     return atomic_load(&e->started) != 0;
 }
 
+static void log_limits(const struct engine *e)
+{
+    struct kv_pool_stats kv = kv_pool_stats(e->pool);
+    char bytes[NUM_BYTES_MAX];
+    if (wanted_length(e) > e->max_length)
+        LOG_WARN("engine",
+                 "a request may have %d tokens, not %d: the KV cache budget of %s holds no more",
+                 e->max_length, wanted_length(e), num_format_bytes(e->p.kv_bytes, bytes));
+    LOG_INFO("engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %s",
+             e->max_length, e->p.max_batch, e->p.step_tokens, kv.pages_total,
+             num_format_bytes(kv.page_bytes, bytes));
+    if (e->window_pages > 0)
+        LOG_INFO("engine",
+                 "layers with a window have pages of their own, of %s, out of the same budget; a "
+                 "sequence needs %d of them at a time",
+                 num_format_bytes(e->geom.window_bytes, bytes), e->window_pages);
+    if (e->state_bytes > 0)
+        LOG_INFO("engine", "a sequence has a state of %s beside its pages, out of the same budget",
+                 num_format_bytes(e->state_bytes, bytes));
+}
+
 t9_status engine_new(struct engine **out, const struct engine_params *p, struct t9_err *err)
 {
     *out = NULL;
@@ -232,24 +254,7 @@ t9_status engine_new(struct engine **out, const struct engine_params *p, struct 
         free_all(e);
         return st;
     }
-    struct kv_pool_stats kv = kv_pool_stats(e->pool);
-    if (wanted_length(e) > e->max_length)
-        LOG_WARN(
-            "engine",
-            "a request may have %d tokens, not %d: the KV cache budget of %llu MB holds no more",
-            e->max_length, wanted_length(e), (unsigned long long)(p->kv_bytes >> 20));
-    LOG_INFO(
-        "engine", "%d tokens per request, %d sequences, %d rows per step, %d KV pages of %zu kB",
-        e->max_length, p->max_batch, p->step_tokens, kv.pages_total, (size_t)kv.page_bytes / 1024);
-    if (e->window_pages > 0)
-        LOG_INFO("engine",
-                 "layers with a window have pages of their own, of %zu kB, out of the same budget; "
-                 "a sequence needs %d of them at a time",
-                 e->geom.window_bytes / 1024, e->window_pages);
-    if (e->state_bytes > 0)
-        LOG_INFO("engine",
-                 "a sequence has a state of %llu kB beside its pages, out of the same budget",
-                 (unsigned long long)e->state_bytes / 1024);
+    log_limits(e);
     *out = e;
     return T9_STATUS_OK;
 }

@@ -218,6 +218,23 @@ static void test_hex_digit(void **state)
     }
 }
 
+static void test_format_bytes(void **state)
+{
+    static const struct {
+        uint64_t n;
+        const char *text;
+    } cases[] = {
+        {0, "0 bytes"},         {999, "999 bytes"},        {1000, "1 kB"},
+        {737280, "737 kB"},     {999499, "999 kB"},        {999500, "1.0 MB"},
+        {5242880, "5.2 MB"},    {999949999, "999.9 MB"},   {999950000, "1.0 GB"},
+        {1400000000, "1.4 GB"}, {3500000000000, "3.5 TB"}, {UINT64_MAX, "18446744.1 TB"},
+    };
+    char out[NUM_BYTES_MAX];
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(cases); i++)
+        assert_string_equal(num_format_bytes(cases[i].n, out), cases[i].text);
+}
+
 static void test_all_finite(void **state)
 {
     static const float bad[] = {NAN, -NAN, INFINITY, -INFINITY};
@@ -245,7 +262,7 @@ int main(void)
         cmocka_unit_test(test_format_f64),   cmocka_unit_test(test_foreign_locale),
         cmocka_unit_test(test_f16_identity), cmocka_unit_test(test_f16_equals_hardware),
         cmocka_unit_test(test_bf16),         cmocka_unit_test(test_hex_digit),
-        cmocka_unit_test(test_all_finite),
+        cmocka_unit_test(test_all_finite),   cmocka_unit_test(test_format_bytes),
     };
     return cmocka_run_group_tests_name("num", tests, NULL, NULL);
 }
