@@ -356,8 +356,6 @@ static uint64_t free_one(struct kv_tree *t, bool pinned_too, int32_t keep, doubl
         return free_page(t, t->cold[TREE_USELESS].tail);
     if ((s = least(t, keep, below, now_ns)) != NULL)
         return free_state(t, s);
-    if (pinned_too && t->cold[TREE_PINNED].tail)
-        return free_page(t, t->cold[TREE_PINNED].tail);
     if (pinned_too && (s = last_of(t, TREE_STATES_PINNED, keep)) != NULL)
         return free_state(t, s);
     return 0;

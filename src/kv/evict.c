@@ -14,9 +14,11 @@
 /* The list of a node that is a cold leaf. */
 static int list_of(const struct kv_tree *t, const struct kv_node *n)
 {
+    if (t->states) /* it leads to no state, pinned or not */
+        return TREE_USELESS;
     if (n->pin_until_ns)
         return TREE_PINNED;
-    if (t->states || !tree_is_whole(t, n))
+    if (!tree_is_whole(t, n))
         return TREE_USELESS;
     int level = tree_log2((uint32_t)n->n_tokens);
     uint32_t hits = n->n_hits < 255 ? n->n_hits : 255;

@@ -28,8 +28,8 @@ enum {
     TREE_HITS_LEVEL_MAX = 8,
     TREE_PINNED = TREE_PAGE_LEVEL + TREE_HITS_LEVEL_MAX + 1,
     TREE_LISTS,
-    /* In a tree with states only two of them are used: pages that no state needs are in the first,
-     * and those that a state needs are in none. In one with windows the first has the leaves that
+    /* In a tree with states only the first is used, by pages that no state needs, pinned or not;
+     * those that a state needs are in none. In one with windows the first has the leaves that
      * cannot be resumed after, too. */
     TREE_USELESS = 0,
     /* The same for states, by tokens x kind x hits. */

@@ -333,6 +333,26 @@ static void worth(void **state)
     close_tree();
 }
 
+/* A pin of pages that lead to no state does not hold them. */
+static void pins_without_a_state(void **state)
+{
+    (void)state;
+    int32_t t[4 * P];
+    struct kv_hold hold = {0};
+    open_tree(8, 1);
+    count_up(t, 4 * P, 100);
+    keep(&hold, t, 2 * P, CKPT_KIND_MARK);
+    grow(&hold, t, 4 * P);
+    kv_tree_release(tree, &hold, now);
+    assert_int_equal(kv_tree_pin(tree, t, 4 * P, now + 3600000000000u), 4);
+    check(NULL, 0);
+    assert_int_equal(kv_tree_free_bytes(tree, geom.page_bytes * 40, false, -1, now),
+                     2 * geom.page_bytes);
+    assert_int_equal(resume(t, 4 * P), 2 * P);
+    check(NULL, 0);
+    close_tree();
+}
+
 /* A new interval does not displace what is worth more and young; a mark does. */
 static void room(void **state)
 {
@@ -446,6 +466,7 @@ int main(void)
         cmocka_unit_test(order),
         cmocka_unit_test(thinning),
         cmocka_unit_test(worth),
+        cmocka_unit_test(pins_without_a_state),
         cmocka_unit_test(room),
         cmocka_unit_test(random_lives),
     };
