@@ -8,6 +8,7 @@ import importlib.machinery
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -131,6 +132,22 @@ class Tester:
         check("| `pipe.gguf` | `?` | ? | not a regular file |" in bad and "inner" not in bad, bad)
         for name in "link.gguf", "pipe.gguf":
             check("1 failed" in self.run(os.path.join(folder, name), code=1), name)
+
+    def test_odd_outputs(self):
+        """A link stays one, and what it names gets the text; a pipe is written to."""
+        model = os.path.join(self.models, "second.gguf")
+        link, target = (os.path.join(self.folder, name) for name in ("link.md", "target.md"))
+        os.symlink("target.md", link)
+        self.run(model, "--out", link, code=0)
+        check(os.path.islink(link) and os.path.getsize(target) > 0, "the link was replaced")
+        pipe = os.path.join(self.folder, "pipe.md")
+        os.mkfifo(pipe)
+        p = self.start(model, "--out", pipe)
+        with open(pipe, encoding="utf-8") as f:
+            text = f.read()
+        _, err = p.communicate(timeout=120)
+        check(p.returncode == 0 and stat.S_ISFIFO(os.stat(pipe).st_mode), err.decode())
+        check("second.gguf" in section(text, "Tested"), text)
 
     def test_interrupted(self):
         with open(self.out, "w", encoding="utf-8") as f:
