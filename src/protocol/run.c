@@ -287,13 +287,14 @@ static t9_status make_choices(struct chat_run *run, struct chat_error *err)
     return T9_STATUS_OK;
 }
 
+/* What `s` and `msg` of the engine are to the client. That the prompt fits was seen before. */
 static t9_status refused(const struct chat_run *run, t9_status s, const char *msg,
                          struct chat_error *err)
 {
     if (s == T9_STATUS_AGAIN)
         return chat_fail_limit(err, msg);
     return chat_fail(err, s, s == T9_STATUS_INVALID ? prompt_field(run) : NULL,
-                     s == T9_STATUS_INVALID ? "context_length_exceeded"
+                     s == T9_STATUS_INVALID ? "invalid_value"
                      : s == T9_STATUS_BUSY  ? "server_busy"
                                             : NULL,
                      "%s", msg);

@@ -251,7 +251,9 @@ t9_status engine_submit(struct engine *e, struct request *r, struct t9_err *err)
     t9_status s = T9_STATUS_OK;
     struct live l = {.r = r};
     pthread_mutex_lock(&e->lock);
-    if (e->n_live >= e->script.queue_cap || e->n_live == LIVE_MAX) {
+    if (e->script.invalid) {
+        s = t9_fail(err, T9_STATUS_INVALID, "%s", e->script.invalid);
+    } else if (e->n_live >= e->script.queue_cap || e->n_live == LIVE_MAX) {
         s = t9_fail(err, T9_STATUS_BUSY, "%d requests are waiting already; try again later",
                     e->n_live);
     } else if (!choose_reply(e, &l)) {

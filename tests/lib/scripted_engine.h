@@ -30,6 +30,7 @@ struct engine_script {
     /* A request writes a token, or ends, only while it has fewer than so many; NULL: as time goes.
      */
     const atomic_int *allowed;
+    const char *invalid; /* every request is refused as INVALID, with this message; NULL: none */
     const struct engine_state *state; /* what engine_state_read gives; NULL: zeroes */
 };
 

@@ -762,6 +762,31 @@ static void test_run_choices(void **state)
     several_end(&t);
 }
 
+/* What the engine has against a request whose prompt fits is not its length. */
+static void test_run_invalid(void **state)
+{
+    struct engine_script script;
+    struct chat_run *run = NULL;
+    struct chat_error e = {0};
+    struct chat_run_hooks hooks = {NULL, NULL, NULL};
+    struct chat_caller caller = {.received_ns = clock_now_ns()};
+    (void)state;
+    engine_script_init(&script);
+    script.invalid = "token 0 of the prompt is 97; the model knows tokens 0 to 96";
+    struct engine *engine = scripted_engine_new(&script);
+    struct prep *prep = make_prep(engine, true);
+    assert_int_equal(chat_run_new(&run, prep, &openai_completions_adapter, hooks, &caller, NULL),
+                     T9_STATUS_OK);
+    assert_int_equal(chat_run_start(run, STR("{\"prompt\":\"a\"}"), &e), T9_STATUS_INVALID);
+    assert_int_equal(chat_error_http(&e), 400);
+    assert_string_equal(e.code, "invalid_value");
+    assert_string_equal(e.param, "prompt");
+    assert_string_equal(e.err.msg, script.invalid);
+    chat_run_free(run);
+    drop_prep(prep);
+    scripted_engine_free(engine);
+}
+
 /* When the queue takes some of the choices only, the client is told so, and all is let go of. */
 static void test_run_choices_refused(void **state)
 {
@@ -965,6 +990,7 @@ int main(void)
         cmocka_unit_test(test_run_prompt_only),
         cmocka_unit_test(test_run_choices),
         cmocka_unit_test(test_run_choices_refused),
+        cmocka_unit_test(test_run_invalid),
         cmocka_unit_test(test_run_input_dropped),
         cmocka_unit_test(test_divergence_text),
         cmocka_unit_test(test_openapi),
