@@ -267,12 +267,35 @@ static t9_status read_heads(struct reader *r, const struct arch *arch, struct hp
     return f32_in_range(r->key, hp->attn_scale, 1e-6f, 1e3f, err);
 }
 
-static t9_status read_scaling_type(struct reader *r, struct rope_params *p, struct t9_err *err)
+/* A file that scales has a type: without one, what is left of the scaling says that it was lost. */
+static t9_status refuse_untyped(struct reader *r, struct t9_err *err)
 {
-    str type = STR("linear");
+    static const char *const suffixes[] = {
+        "rope.scaling.factor",          "rope.scaling.original_context_length",
+        "rope.scaling.attn_factor",     "rope.scaling.yarn_attn_factor",
+        "rope.scaling.yarn_beta_fast",  "rope.scaling.yarn_beta_slow",
+        "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_log_multiplier"};
+    for (size_t i = 0; i < T9_COUNT(suffixes); i++) {
+        if (gguf_kv_find(r->g, key(r, suffixes[i])))
+            return t9_fail(err, T9_STATUS_CORRUPT,
+                           "%s.rope.scaling.type is missing, and %s is there: the file is damaged",
+                           r->arch, r->key);
+    }
+    return T9_STATUS_OK;
+}
+
+/* *typed: the file says how angles are scaled. */
+static t9_status read_scaling_type(struct reader *r, struct rope_params *p, bool *typed,
+                                   struct t9_err *err)
+{
+    str type;
     t9_status st = gguf_get_str(r->g, key(r, "rope.scaling.type"), &type, err);
-    if (st != T9_STATUS_OK && st != T9_STATUS_NOT_FOUND)
-        return st;
+    *typed = st == T9_STATUS_OK;
+    if (st == T9_STATUS_NOT_FOUND) {
+        p->scaling = ROPE_SCALING_LINEAR; /* what "rope.scale_linear" wants */
+        return refuse_untyped(r, err);
+    }
+    T9_TRY(st);
     if (str_eqz(type, "none"))
         p->scaling = ROPE_SCALING_NONE;
     else if (str_eqz(type, "linear"))
@@ -286,20 +309,46 @@ static t9_status read_scaling_type(struct reader *r, struct rope_params *p, stru
     return T9_STATUS_OK;
 }
 
+/* By how much angles are scaled. Only files without a type may have no factor. */
+static t9_status read_factor(struct reader *r, struct rope_params *p, bool typed,
+                             struct t9_err *err)
+{
+    T9_TRY(opt_f32(r, "rope.scale_linear", &p->factor, err)); /* what old files call it */
+    if (typed && p->scaling != ROPE_SCALING_NONE)
+        T9_TRY(gguf_get_f32(r->g, key(r, "rope.scaling.factor"), &p->factor, err));
+    else
+        T9_TRY(opt_f32(r, "rope.scaling.factor", &p->factor, err));
+    if (p->scaling == ROPE_SCALING_YARN)
+        return f32_in_range(r->key, p->factor, 1, 1000, err);
+    if (p->factor == 0) /* some files say 0 for "none" */
+        p->factor = 1;
+    return f32_in_range(r->key, p->factor, 1e-3f, 1e6f, err);
+}
+
+/* How often a pair turns where YaRN's ramp begins or ends; far beyond what models have (32, 1). */
+static t9_status read_beta(struct reader *r, const char *suffix, float *beta, struct t9_err *err)
+{
+    T9_TRY(opt_f32(r, suffix, beta, err));
+    return f32_in_range(r->key, *beta, 1e-3f, 1e4f, err);
+}
+
 static t9_status read_yarn(struct reader *r, struct rope_params *p, struct t9_err *err)
 {
     float ext = -1, yarn_attn = 1;
-    T9_TRY(opt_f32(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, err));
-    T9_TRY(opt_f32(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, err));
+    int32_t original = 0;
+    T9_TRY(need_i32(r, "rope.scaling.original_context_length", INT32_MAX, &original, err));
+    p->original_context = (float)original;
+    T9_TRY(read_beta(r, "rope.scaling.yarn_beta_fast", &p->beta_fast, err));
+    T9_TRY(read_beta(r, "rope.scaling.yarn_beta_slow", &p->beta_slow, err));
+    if (p->beta_slow > p->beta_fast)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %g, more than the fast one's %g", r->key,
+                       (double)p->beta_slow, (double)p->beta_fast);
     T9_TRY(opt_f32(r, "rope.scaling.yarn_log_multiplier", &p->log_multiplier, err));
     T9_TRY(opt_f32(r, "rope.scaling.attn_factor", &p->attn_factor, err));
     T9_TRY(opt_f32(r, "rope.scaling.yarn_attn_factor", &yarn_attn, err));
     T9_TRY(opt_f32(r, "rope.scaling.yarn_ext_factor", &ext, err));
-    if (!(p->beta_fast > 0) || !(p->beta_slow > 0) || !(p->original_context > 0) ||
-        !(p->freq_base > 1))
-        return t9_fail(err, T9_STATUS_CORRUPT,
-                       "YaRN with beta %g and %g, original context %g, base %g",
-                       (double)p->beta_fast, (double)p->beta_slow, (double)p->original_context,
+    if (!(p->freq_base > 1))
+        return t9_fail(err, T9_STATUS_CORRUPT, "YaRN with %s.rope.freq_base = %g", r->arch,
                        (double)p->freq_base);
     if (ext != 1 && ext >= 0)
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s = %g is not supported (1 or absent is)",
@@ -316,9 +365,11 @@ static t9_status read_freq_base(struct reader *r, const char *suffix, struct rop
     return f32_in_range(r->key, p->freq_base, 1, 1e12f, err);
 }
 
-static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *err)
+static t9_status read_rope(struct reader *r, const struct arch *arch, struct hparams *hp,
+                           struct t9_err *err)
 {
     struct rope_params *p = &hp->rope;
+    bool typed = false;
     uint32_t n_rot = (uint32_t)hp->head_dim;
     T9_TRY(opt_u32(r, "rope.dimension_count", &n_rot, err));
     T9_TRY(in_range(r->key, n_rot, 2, (uint32_t)hp->head_dim, err));
@@ -330,17 +381,11 @@ static t9_status read_rope(struct reader *r, struct hparams *hp, struct t9_err *
     p->beta_fast = 32;
     p->beta_slow = 1;
     p->attn_factor = 1;
-    p->original_context = (float)hp->context_length;
+    if (!arch->old_freq_base)
+        T9_TRY(gguf_get_f32(r->g, key(r, "rope.freq_base"), &p->freq_base, err));
     T9_TRY(read_freq_base(r, "rope.freq_base", p, err));
-    T9_TRY(read_scaling_type(r, p, err));
-    T9_TRY(opt_f32(r, "rope.scale_linear", &p->factor, err)); /* what old files call it */
-    T9_TRY(opt_f32(r, "rope.scaling.factor", &p->factor, err));
-    if (p->factor == 0) /* some files say 0 for "none" */
-        p->factor = 1;
-    T9_TRY(f32_in_range(r->key, p->factor, 1e-3f, 1e6f, err));
-    uint32_t original = (uint32_t)hp->context_length;
-    T9_TRY(opt_u32(r, "rope.scaling.original_context_length", &original, err));
-    p->original_context = (float)original;
+    T9_TRY(read_scaling_type(r, p, &typed, err));
+    T9_TRY(read_factor(r, p, typed, err));
     if (p->scaling == ROPE_SCALING_YARN)
         return read_yarn(r, p, err);
     float magnitude = 1; /* to ignore it would be to compute another model, in silence */
@@ -365,7 +410,7 @@ t9_status hparams_read(struct model *m, const struct gguf *g, bool neox, struct 
     T9_TRY(read_recurrent(&r, m->arch, hp, err));
     T9_TRY(check_lists(&r, hp, err));
     T9_TRY(read_heads(&r, m->arch, hp, err));
-    return read_rope(&r, hp, err);
+    return read_rope(&r, m->arch, hp, err);
 }
 
 void hparams_ignore_window(const struct model *m, const struct gguf *g)
@@ -393,6 +438,10 @@ t9_status hparams_sections(struct model *m, const struct gguf *g, struct t9_err 
         T9_TRY(gguf_get_u32_at(g, key(&r, "rope.dimension_sections"), i, &n[i], err));
         T9_TRY(in_range(r.key, n[i], 0, half, err));
     }
+    const struct gguf_kv *kv = gguf_kv_find(g, r.key);
+    if (kv->type == GGUF_TYPE_ARR && kv->arr.n > 4)
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s has %" PRIu64 " values for 4 positions", r.key,
+                       kv->arr.n);
     uint32_t fourth = 0; /* files have it, and it is 0 */
     if (gguf_get_u32_at(g, r.key, 3, &fourth, NULL) == T9_STATUS_OK && fourth != 0)
         return t9_fail(err, T9_STATUS_UNSUPPORTED, "%s has %" PRIu32 " pairs for a fourth position",
@@ -475,6 +524,11 @@ static t9_status refuse_routing(struct reader *r, bool sigmoid, struct t9_err *e
         /* Sigmoids; softmax over all, over the chosen. */
         {"expert_gating_func", {sigmoid ? 2 : 1, sigmoid ? 2 : 3}},
     };
+    uint32_t func = 0;
+    if (sigmoid) { /* elsewhere a file without it, or with 0, means the softmax */
+        T9_TRY(gguf_get_u32(r->g, key(r, "expert_gating_func"), &func, err));
+        T9_TRY(in_range(r->key, func, 1, 4, err));
+    }
     for (size_t i = 0; i < T9_COUNT(keys); i++) {
         uint32_t v = 0;
         T9_TRY(opt_u32(r, keys[i].suffix, &v, err));
@@ -565,8 +619,6 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
     struct reader r = {.g = g, .arch = m->arch->name};
     struct hparams *hp = &m->hp;
     T9_TRY(need_i32(&r, "attention.sliding_window", INT32_MAX, &hp->window, err));
-    /* None of these was trained with what a file without the key means elsewhere. */
-    T9_TRY(gguf_get_f32(g, key(&r, "rope.freq_base"), &hp->rope.freq_base, err));
     T9_TRY(read_pattern(&r, hp, period, err));
     hp->rope_sliding = (struct rope_params){.n_rot = hp->rope.n_rot,
                                             .neox = hp->rope.neox,

@@ -478,8 +478,8 @@ t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
     const char *norm = m->arch->blocks.output_norm;
     T9_TRY(bind_vector(b, &m->output_norm, -1, norm ? norm : "output_norm.weight", hp->n_embd,
                        BIND_REQUIRED, err));
-    T9_TRY(bind_matrix(b, &m->output, -1, "output.weight", hp->n_embd, hp->n_vocab, BIND_OPTIONAL,
-                       err));
+    T9_TRY(bind_matrix(b, &m->output, -1, "output.weight", hp->n_embd, hp->n_vocab,
+                       m->arch->blocks.untied ? BIND_REQUIRED : BIND_OPTIONAL, err));
     if (!m->output)
         m->output = m->token_embd;
     return T9_STATUS_OK;
@@ -493,7 +493,8 @@ t9_status bind_layer_key(struct binder *b, int32_t *out, int32_t layer, const ch
     (void)snprintf(key, sizeof(key), "%s.%s", b->m->arch->name, suffix);
     T9_TRY(gguf_get_u32_at(b->g, key, (uint64_t)layer, &v, err));
     if (v < 1 || v > (uint32_t)max)
-        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " in layer %d", key, v, layer);
+        return t9_fail(err, T9_STATUS_CORRUPT, "%s is %" PRIu32 " in layer %d, outside 1..%d", key,
+                       v, layer, max);
     *out = (int32_t)v;
     return T9_STATUS_OK;
 }
@@ -654,13 +655,18 @@ static bool known_unused(str name)
     return false;
 }
 
+static bool is_of_block(str name, int32_t block)
+{
+    char start[32];
+    (void)snprintf(start, sizeof(start), "blk.%d.", block);
+    return str_has_prefix(name, str_from(start));
+}
+
 /* Of a block behind the layers: a draft head's. */
 static bool is_of_draft(const struct model *m, str name)
 {
     for (int32_t i = 0; i < m->hp.n_draft_layers; i++) {
-        char start[32];
-        (void)snprintf(start, sizeof(start), "blk.%d.", m->hp.n_layers + i);
-        if (str_has_prefix(name, str_from(start)))
+        if (is_of_block(name, m->hp.n_layers + i))
             return true;
     }
     return false;
@@ -669,6 +675,14 @@ static bool is_of_draft(const struct model *m, str name)
 bool model_ignores_tensor(const struct model *m, str name)
 {
     return known_unused(name) || is_of_draft(m, name);
+}
+
+static void log_draft(const struct binder *b, int32_t block)
+{
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < gguf_tensor_count(b->g); i++)
+        n += is_of_block(gguf_tensor_at(b->g, i)->name, block);
+    LOG_INFO("model", "draft head: %" PRIu64 " tensors of block %d are not used", n, block);
 }
 
 /* A draft head's blocks say that they are: a count that is too large must not hide layers. */
@@ -681,6 +695,7 @@ static t9_status check_draft(const struct binder *b, struct t9_err *err)
                            "tensor blk.%d.nextn.eh_proj.weight is missing: by "
                            "%s.nextn_predict_layers = %d the block is a draft head's",
                            il, b->m->arch->name, hp->n_draft_layers);
+        log_draft(b, il);
     }
     return T9_STATUS_OK;
 }
@@ -690,9 +705,9 @@ static t9_status check_all_used(const struct binder *b, struct t9_err *err)
     T9_TRY(check_draft(b, err));
     for (uint64_t i = 0; i < gguf_tensor_count(b->g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(b->g, i);
-        if (b->used[i])
+        if (b->used[i] || is_of_draft(b->m, t->name)) /* check_draft has told of the latter */
             continue;
-        if (!model_ignores_tensor(b->m, t->name))
+        if (!known_unused(t->name))
             return t9_fail(err, T9_STATUS_UNSUPPORTED,
                            "tensor " STR_FMT " is not one that architecture '%s' has here",
                            STR_ARG(t->name), b->m->arch->name);

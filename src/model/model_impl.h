@@ -163,6 +163,7 @@ struct block_spec {
     bool q_gate; /* attn_q has a head's query, then its gate */
     bool shared_expert;
     bool sigmoid_router;     /* see op_moe_route_sigmoid */
+    bool untied;             /* "output.weight" must be there */
     const char *ffn_norm;    /* NULL: "ffn_norm.weight" */
     const char *output_norm; /* NULL: "output_norm.weight" */
 };
@@ -184,6 +185,7 @@ struct arch {
     t9_status (*hparams)(struct model *m, const struct gguf *g, struct t9_err *err);
     struct block_spec blocks;
     hybrid_kind hybrid;
+    bool old_freq_base; /* old files have no "rope.freq_base", and mean 10,000 */
     /* Tensors of a layer; NULL: bind_block. Takes layer_new_kv or another layer's kv_layer. */
     t9_status (*bind)(struct model *m, struct binder *b, int32_t il, struct t9_err *err);
     /* In place of attention in layers that keep a state; not NULL where hybrid is not NONE. */
@@ -286,8 +288,8 @@ t9_status bind_layer_key(struct binder *b, int32_t *out, int32_t layer, const ch
                          int32_t max, struct t9_err *err);
 /* A tensor that files may have for this layer and that nothing reads. */
 void bind_unused(struct binder *b, int32_t layer, const char *name);
-/* token_embd, output_norm, output (tied when absent), rotary frequencies (those of full layers with
- * rope_freqs.weight). */
+/* token_embd, output_norm, output (tied when absent, where blocks.untied is not set), rotary
+ * frequencies (those of full layers with rope_freqs.weight). */
 t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err);
 /* The tensors of a layer as m->arch->blocks says: attention and bind_ffn. */
 t9_status bind_block(struct model *m, struct binder *b, int32_t il, struct t9_err *err);

@@ -475,7 +475,7 @@ static void add_tensors(struct maker *m)
     const uint32_t embd = p->mix ? (uint32_t)DTYPE_Q6_K : p->dtype;
     /* Logits then have a deviation of about 3: greedy choices stand clear of rounding. */
     const float deviation = 3 / sqrtf((float)p->width);
-    add_tensor(m, "token_embd.weight", embd, p->width, p->vocab, 0, deviation);
+    add_tensor(m, "token_embd.weight", embd, p->width, or_else(p->rows, p->vocab), 0, deviation);
     if (is_gemma4(p))
         add_gemma4(m, embd);
     for (uint32_t i = 0; i < p->layers; i++) {
@@ -490,8 +490,8 @@ static void add_tensors(struct maker *m)
     }
     add_tensor(m, is_lfm2(p) ? "token_embd_norm.weight" : "output_norm.weight", DTYPE_F32, p->width,
                0, 1, 0.1f);
-    if (p->untied)
-        add_tensor(m, "output.weight", embd, p->width, p->vocab, 0, deviation);
+    if (p->untied || is_gpt_oss(p))
+        add_tensor(m, "output.weight", embd, p->width, or_else(p->rows, p->vocab), 0, deviation);
 }
 
 /* ---- tokenizer ---- */
@@ -809,6 +809,7 @@ static void add_keys(struct maker *m)
     }
     if (strcmp(p->arch, "mistral3") == 0) {
         arch_f32(m, "attention.temperature_scale", 0.1f);
+        gw_str(&m->w, "mistral3.rope.scaling.type", STR("none"));
         arch_u32(m, "rope.scaling.original_context_length", MKGGUF_TEMPERATURE_EVERY);
     }
 }

@@ -14,6 +14,7 @@ struct mkgguf_params {
     const char *arch; /* gemma3, gemma4, gpt-oss, lfm2, lfm2moe, llama, mistral3, qwen2, qwen3,
                          qwen35, qwen35moe, qwen3moe, qwen3next, qwen3vl, qwen3vlmoe */
     uint32_t width, layers, heads, kv_heads, ffn, vocab, context;
+    uint32_t rows;                  /* of token_embd and output; 0 = vocab */
     uint32_t head_dim;              /* 0 = width / heads */
     uint32_t experts, experts_used; /* of those that have them, each of `ffn`; 0 = 6 and 2, but in
                                        gemma4, where 0 = none */
@@ -26,7 +27,7 @@ struct mkgguf_params {
                        Q4_K to Q5_0, Q5_K to Q5_1, Q6_K to Q8_0, Q2_K, Q3_K and TQ to Q4_0,
                        IQ to IQ4_NL, F16 when 32 does not divide either */
     bool mix;       /* Q6_K in token_embd, output and in attn_v, ffn_down of even layers */
-    bool untied;    /* has output.weight */
+    bool untied;    /* has output.weight, as gpt-oss always */
     bool draft;     /* of models with a delta net: a draft head's block behind the layers */
     uint64_t seed;
     bool fim;    /* tokens for a text with a hole, instead of <think> </think> <tool_call> */

@@ -34,4 +34,5 @@ const struct arch arch_gpt_oss = {.name = "gpt-oss",
                                   .blocks = {.qkv_bias = BIND_REQUIRED,
                                              .other_bias = BIND_REQUIRED,
                                              .sinks = true,
+                                             .untied = true,
                                              .ffn_norm = "post_attention_norm.weight"}};

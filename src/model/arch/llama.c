@@ -16,4 +16,5 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
 
 const struct arch arch_llama = {.name = "llama",
                                 .hparams = hparams,
+                                .old_freq_base = true,
                                 .blocks = {.qkv_bias = BIND_OPTIONAL, .other_bias = BIND_OPTIONAL}};

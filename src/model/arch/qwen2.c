@@ -15,4 +15,5 @@ static t9_status hparams(struct model *m, const struct gguf *g, struct t9_err *e
 
 const struct arch arch_qwen2 = {.name = "qwen2",
                                 .hparams = hparams,
+                                .old_freq_base = true,
                                 .blocks = {.qkv_bias = BIND_REQUIRED, .other_bias = BIND_NO_BIAS}};

@@ -8,6 +8,7 @@
 #include "lib/gguf_writer.h"
 #include "lib/t9test.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "model/model.h"
 #include "model/model_impl.h"
@@ -95,6 +96,9 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
     put_key(w, c, "full_attention_interval", 2);
     snprintf(key, sizeof(key), "%s.attention.layer_norm_rms_epsilon", arch_of(c));
     gw_f32(w, key, 1e-6f);
+    snprintf(key, sizeof(key), "%s.rope.freq_base", arch_of(c));
+    if (!c->without_key || strcmp(c->without_key, "rope.freq_base") != 0)
+        gw_f32(w, key, 1e6f);
     snprintf(key, sizeof(key), "%s.rope.dimension_sections", arch_of(c));
     if (!is_next(c) && !(c->without_key && strcmp(c->without_key, "rope.dimension_sections") == 0))
         gw_arr(w, key, GGUF_TYPE_I32, sections, 4);
@@ -337,13 +341,32 @@ static void test_experts(void **state)
     loaded_free(&l);
 }
 
+struct told {
+    int n;
+    char last[128];
+};
+
+static void on_log(void *ctx, log_level level, const char *module, const char *msg)
+{
+    struct told *told = ctx;
+    (void)level;
+    (void)module;
+    told->n++;
+    snprintf(told->last, sizeof(told->last), "%s", msg);
+}
+
 /* Of the blocks behind the layers nothing is read, and nothing is refused. */
 static void test_draft(void **state)
 {
     (void)state;
     struct loaded l;
+    struct told told = {0};
+    log_redirect(LOG_LEVEL_INFO, on_log, &told);
     expect_ok((struct change){.reshaped = "blk.2.attn_q.weight", .extra = "blk.2.more.weight"}, &l);
+    log_redirect(LOG_LEVEL_INFO, NULL, NULL);
     loaded_free(&l);
+    assert_int_equal(told.n, 1);
+    assert_string_equal(told.last, "draft head: 14 tensors of block 2 are not used");
     expect_refusal((struct change){.extra = "blk.3.attn_q.weight"}, T9_STATUS_UNSUPPORTED,
                    "tensor blk.3.attn_q.weight is not one");
     expect_refusal((struct change){.without = "blk.2.nextn.eh_proj.weight"}, T9_STATUS_CORRUPT,
@@ -367,6 +390,13 @@ static void test_refusals(void **state)
         {{.without_key = "ssm.group_count"}, T9_STATUS_CORRUPT, "qwen35.ssm.group_count"},
         {{.without_key = "ssm.time_step_rank"}, T9_STATUS_CORRUPT, "qwen35.ssm.time_step_rank"},
         {{.without_key = "ssm.inner_size"}, T9_STATUS_CORRUPT, "qwen35.ssm.inner_size"},
+        {{.without_key = "rope.freq_base"}, T9_STATUS_CORRUPT, "qwen35.rope.freq_base"},
+        {{.arch = "qwen35moe", .without_key = "rope.freq_base"},
+         T9_STATUS_CORRUPT,
+         "qwen35moe.rope.freq_base"},
+        {{.arch = "qwen3next", .without_key = "rope.freq_base"},
+         T9_STATUS_CORRUPT,
+         "qwen3next.rope.freq_base"},
         {{.without_key = "rope.dimension_sections"},
          T9_STATUS_CORRUPT,
          "qwen35.rope.dimension_sections"},

@@ -30,7 +30,8 @@ struct change {
     uint32_t ff_array[LAYERS]; /* feed_forward_length per layer */
     bool merged;               /* experts' gate and up in one tensor */
     bool dense_first;          /* layer 0 has no experts */
-    int32_t sections[4];       /* rope.dimension_sections, where there are any */
+    int32_t sections[5];       /* rope.dimension_sections, where there are any */
+    uint64_t n_sections;       /* 0: 4 */
     uint32_t kv_heads[LAYERS]; /* of lfm2's layers, where they are not 0 and KV_HEADS */
     const char *list_key;      /* suffix of a key that is a list of n_list ones */
     uint64_t n_list;
@@ -79,6 +80,35 @@ static void put_lfm2_keys(struct gguf_writer *w, const struct change *c)
     put_u32(w, c, "shortconv.l_cache", 3);
 }
 
+static void put_f32(struct gguf_writer *w, const struct change *c, const char *suffix, float v)
+{
+    char key[128];
+    key_of(key, c, suffix);
+    if ((!c->without_key || strcmp(c->without_key, suffix) != 0) &&
+        (!c->f32_key || strcmp(c->f32_key, suffix) != 0) &&
+        (!c->str_key || strcmp(c->str_key, suffix) != 0))
+        gw_f32(w, key, v);
+}
+
+/* llama and qwen2 are left without a base. */
+static void put_rope_keys(struct gguf_writer *w, const struct change *c)
+{
+    const char *type = is_arch(c, "gpt-oss") ? "yarn" : NULL;
+    if (!is_arch(c, "llama") && !is_arch(c, "qwen2"))
+        put_f32(w, c, "rope.freq_base", 10000);
+    if (c->without_key && strcmp(c->without_key, "rope.scaling.type") == 0)
+        type = NULL;
+    else if (c->str_key && strcmp(c->str_key, "rope.scaling.type") == 0)
+        type = c->str;
+    else if (type)
+        gw_str(w, "gpt-oss.rope.scaling.type", str_from(type));
+    if (!type || strcmp(type, "none") == 0)
+        return;
+    put_f32(w, c, "rope.scaling.factor", 4);
+    if (strcmp(type, "yarn") == 0)
+        put_u32(w, c, "rope.scaling.original_context_length", 4096);
+}
+
 static void put_keys(struct gguf_writer *w, const struct change *c)
 {
     char key[128];
@@ -102,20 +132,17 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
         gw_f32(w, key, 1e-5f);
     key_of(key, c, "rope.dimension_sections");
     if (c->sections[0])
-        gw_arr(w, key, GGUF_TYPE_I32, c->sections, 4);
-    if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss")) {
+        gw_arr(w, key, GGUF_TYPE_I32, c->sections, c->n_sections ? c->n_sections : 4);
+    if (is_arch(c, "gemma3") || is_arch(c, "gpt-oss"))
         put_u32(w, c, "attention.sliding_window", 16);
-        key_of(key, c, "rope.freq_base");
-        if (!c->without_key || strcmp(c->without_key, "rope.freq_base") != 0)
-            gw_f32(w, key, 10000);
-    }
+    put_rope_keys(w, c);
     if (has_experts(c)) {
         put_u32(w, c, "expert_count", EXPERTS);
         put_u32(w, c, "expert_used_count", 2);
         put_u32(w, c, "expert_feed_forward_length", FF / 2);
     }
-    if (is_arch(c, "gpt-oss") && !c->str_key)
-        gw_str(w, "gpt-oss.rope.scaling.type", STR("yarn"));
+    if (is_arch(c, "lfm2moe"))
+        put_u32(w, c, "expert_gating_func", 2);
     if (c->u32_key) {
         key_of(key, c, c->u32_key);
         gw_u32(w, key, c->u32);
@@ -272,6 +299,8 @@ static t9_status load_changed(struct loaded *l, const struct change *c,
     gw_init(&w);
     put_keys(&w, c);
     put_tensor(&w, c, "token_embd.weight", EMBD, VOCAB);
+    if (is_arch(c, "gpt-oss"))
+        put_tensor(&w, c, "output.weight", EMBD, VOCAB);
     put_tensor(&w, c, is_lfm2(c) ? "token_embd_norm.weight" : "output_norm.weight", EMBD, 0);
     for (int il = 0; il < LAYERS; il++)
         put_block(&w, c, il);
@@ -357,6 +386,8 @@ static void test_gemma3(void **state)
     expect_ok((struct change){.arch = "gemma3",
                               .u32_key = pattern,
                               .u32 = 2,
+                              .str_key = "rope.scaling.type",
+                              .str = "linear",
                               .f32_key = "rope.scaling.factor",
                               .f32 = 8},
               &l);
@@ -368,8 +399,6 @@ static void test_gemma3(void **state)
 
     gemma3_refused((struct change){.without_key = "attention.sliding_window"}, T9_STATUS_CORRUPT,
                    "gemma3.attention.sliding_window");
-    gemma3_refused((struct change){.without_key = "rope.freq_base"}, T9_STATUS_CORRUPT,
-                   "gemma3.rope.freq_base");
     gemma3_refused((struct change){.u32_key = "attention.sliding_window", .u32 = 0},
                    T9_STATUS_CORRUPT, "gemma3.attention.sliding_window is 0");
     gemma3_refused((struct change){.u32_key = pattern, .u32 = 0}, T9_STATUS_CORRUPT,
@@ -473,6 +502,8 @@ static void test_temperature(void **state)
     struct change c = {.arch = "mistral3",
                        .f32_key = "attention.temperature_scale",
                        .f32 = 0.5f,
+                       .str_key = "rope.scaling.type",
+                       .str = "none",
                        .u32_key = "rope.scaling.original_context_length",
                        .u32 = 32};
     expect_ok(c, &l);
@@ -679,6 +710,13 @@ static void test_lfm2_refused(void **state)
         {{.u32_key = "expert_gating_func", .u32 = 1},
          T9_STATUS_UNSUPPORTED,
          "expert_gating_func = 1"},
+        {{.u32_key = "expert_gating_func", .u32 = 0},
+         T9_STATUS_CORRUPT,
+         "lfm2moe.expert_gating_func is 0, outside 1..4"},
+        {{.without_key = "expert_gating_func"}, T9_STATUS_CORRUPT, "lfm2moe.expert_gating_func"},
+        {{.u32_key = "feed_forward_length", .u32 = 0, .dense_first = true},
+         T9_STATUS_CORRUPT,
+         "lfm2moe.feed_forward_length is 0 in layer 0, outside 1..4194304"},
         {{.f32_key = "expert_weights_scale", .f32 = -1},
          T9_STATUS_CORRUPT,
          "expert_weights_scale is -1, outside"},
@@ -722,6 +760,8 @@ static void test_gpt_oss(void **state)
 
     expect_refusal((struct change){.arch = arch, .without = "blk.1.attn_sinks.weight"},
                    T9_STATUS_CORRUPT, "tensor blk.1.attn_sinks.weight is missing");
+    expect_refusal((struct change){.arch = arch, .without = "output.weight"}, T9_STATUS_CORRUPT,
+                   "tensor output.weight is missing");
     expect_refusal((struct change){.arch = arch, .without = "blk.0.ffn_down_exps.bias"},
                    T9_STATUS_CORRUPT, "tensor blk.0.ffn_down_exps.bias is missing");
     expect_refusal((struct change){.arch = arch, .reshaped = "blk.0.ffn_up_exps.bias"},
@@ -766,6 +806,9 @@ static void test_sections(void **state)
     expect_refusal(c, T9_STATUS_CORRUPT, "qwen3vlmoe.expert_count");
     expect_refusal((struct change){.arch = "qwen3vl", .sections = {1, 1, 0, 2}},
                    T9_STATUS_UNSUPPORTED, "2 pairs for a fourth position");
+    expect_refusal((struct change){.arch = "qwen3vl", .sections = {1, 1, 0, 0, 0}, .n_sections = 5},
+                   T9_STATUS_CORRUPT,
+                   "qwen3vl.rope.dimension_sections has 5 values for 4 positions");
     /* All pairs by height is no interleaving. */
     int32_t half = HEAD / 2;
     expect_refusal((struct change){.arch = "qwen3vl", .sections = {half - 2, 2, 0, 0}},
@@ -806,15 +849,25 @@ static void test_tensors(void **state)
 static void refuse_numbers(void)
 {
     static const struct {
-        const char *key, *yarn_key; /* the latter: in a file that scales by YaRN */
+        const char *key, *type; /* the latter: how the file scales */
         float v;
         const char *part;
     } cases[] = {
         {"rope.freq_base", NULL, 1e-35f, "rope.freq_base is 1e-35, outside 1..1e+12"},
         {"rope.freq_base", NULL, 0.5f, "rope.freq_base is 0.5"},
         {"rope.freq_base", NULL, 1e30f, "rope.freq_base is 1e+30"},
-        {"rope.scaling.factor", NULL, 1e-35f, "rope.scaling.factor is 1e-35"},
-        {"rope.scaling.factor", NULL, -2, "rope.scaling.factor is -2"},
+        {"rope.scaling.factor", "linear", 1e-35f, "rope.scaling.factor is 1e-35"},
+        {"rope.scaling.factor", "linear", -2, "rope.scaling.factor is -2"},
+        {"rope.scaling.factor", "yarn", 0, "rope.scaling.factor is 0, outside 1..1000"},
+        {"rope.scaling.factor", "yarn", 0.5f, "rope.scaling.factor is 0.5"},
+        {"rope.scaling.factor", "yarn", 1e5f, "rope.scaling.factor is 100000"},
+        {"rope.scaling.factor", "yarn", NAN, "rope.scaling.factor is nan"},
+        {"rope.scaling.yarn_beta_fast", "yarn", 0, "yarn_beta_fast is 0, outside 0.001..10000"},
+        {"rope.scaling.yarn_beta_fast", "yarn", INFINITY, "yarn_beta_fast is not a finite"},
+        {"rope.scaling.yarn_beta_fast", "yarn", 1e6f, "yarn_beta_fast is 1e+06"},
+        {"rope.scaling.yarn_beta_fast", "yarn", 0.5f, "beta_slow is 1, more than the fast one's"},
+        {"rope.scaling.yarn_beta_slow", "yarn", -1, "yarn_beta_slow is -1"},
+        {"rope.scaling.yarn_beta_slow", "yarn", NAN, "yarn_beta_slow is not a finite"},
         {"attention.scale", NULL, 0, "attention.scale is 0, outside"},
         {"attention.scale", NULL, -1, "attention.scale is -1"},
         {"attention.scale", NULL, 1e30f, "attention.scale is 1e+30"},
@@ -827,9 +880,78 @@ static void refuse_numbers(void)
     for (size_t i = 0; i < T9_COUNT(cases); i++)
         expect_refusal((struct change){.f32_key = cases[i].key,
                                        .f32 = cases[i].v,
-                                       .str_key = cases[i].yarn_key ? "rope.scaling.type" : NULL,
-                                       .str = cases[i].yarn_key},
+                                       .str_key = cases[i].type ? "rope.scaling.type" : NULL,
+                                       .str = cases[i].type},
                        T9_STATUS_CORRUPT, cases[i].part);
+}
+
+/* What is lost of a scaling does not make another one. */
+static void test_scaling_is_whole(void **state)
+{
+    (void)state;
+    struct loaded l;
+    static const char *const archs[] = {"llama",    "qwen2",    "qwen3",   "qwen3vl",
+                                        "qwen3moe", "mistral3", "gpt-oss", "lfm2"};
+    static const char *const left[] = {
+        "factor",         "attn_factor",     "yarn_attn_factor",   "yarn_beta_fast",
+        "yarn_beta_slow", "yarn_ext_factor", "yarn_log_multiplier"};
+    static const char *const lost[] = {"rope.scaling.factor",
+                                       "rope.scaling.original_context_length"};
+    char part[192], key[64];
+    for (size_t i = 0; i < T9_COUNT(archs); i++) {
+        struct change c = {.arch = archs[i], .sections = {strcmp(archs[i], "qwen3vl") == 0, 1}};
+        for (size_t k = 0; k < T9_COUNT(lost); k++) {
+            c.str_key = "rope.scaling.type";
+            c.str = "yarn";
+            c.without_key = lost[k];
+            snprintf(part, sizeof(part), "%s.%s", archs[i], lost[k]);
+            expect_refusal(c, T9_STATUS_CORRUPT, part);
+        }
+        c.without_key = NULL;
+        expect_ok(c, &l);
+        assert_true(l.m->hp.rope.factor == 4);
+        loaded_free(&l);
+        c.str_key = NULL;
+        c.without_key = "rope.scaling.type";
+        for (size_t k = 0; k < T9_COUNT(left); k++) {
+            snprintf(key, sizeof(key), "rope.scaling.%s", left[k]);
+            snprintf(part, sizeof(part), "%s.rope.scaling.type is missing, and %s.%s is there",
+                     archs[i], archs[i], key);
+            c.f32_key = key;
+            c.f32 = 1;
+            expect_refusal(c, T9_STATUS_CORRUPT, part);
+        }
+    }
+    expect_refusal((struct change){.u32_key = "rope.scaling.original_context_length", .u32 = 64},
+                   T9_STATUS_CORRUPT, "llama.rope.scaling.type is missing");
+    expect_refusal((struct change){.str_key = "rope.scaling.type",
+                                   .str = "linear",
+                                   .without_key = "rope.scaling.factor"},
+                   T9_STATUS_CORRUPT, "llama.rope.scaling.factor");
+    expect_ok((struct change){.f32_key = "rope.scale_linear", .f32 = 4}, &l); /* old files */
+    assert_true(l.m->hp.rope.factor == 4);
+    loaded_free(&l);
+}
+
+/* Only files of old architectures may have no base. */
+static void test_freq_base(void **state)
+{
+    (void)state;
+    struct loaded l;
+    static const char *const needed[] = {"gemma3",   "gpt-oss", "lfm2",    "lfm2moe",   "mistral3",
+                                         "qwen3moe", "qwen3",   "qwen3vl", "qwen3vlmoe"};
+    for (size_t i = 0; i < T9_COUNT(needed); i++) {
+        char part[64];
+        snprintf(part, sizeof(part), "%s.rope.freq_base", needed[i]);
+        expect_refusal((struct change){.arch = needed[i], .without_key = "rope.freq_base"},
+                       T9_STATUS_CORRUPT, part);
+    }
+    static const char *const old[] = {"llama", "qwen2"};
+    for (size_t i = 0; i < T9_COUNT(old); i++) {
+        expect_ok((struct change){.arch = old[i]}, &l);
+        assert_true(l.m->hp.rope.freq_base == 10000);
+        loaded_free(&l);
+    }
 }
 
 static void test_keys(void **state)
@@ -852,15 +974,19 @@ static void test_keys(void **state)
                    T9_STATUS_UNSUPPORTED, "attention.value_length = 2 differs");
     expect_refusal((struct change){.str_key = "rope.scaling.type", .str = "longrope"},
                    T9_STATUS_UNSUPPORTED, "'longrope' is not supported; known: none, linear, yarn");
-    static const char *const scalings[] = {NULL, "none", "linear"};
+    static const char *const scalings[] = {"none", "linear"};
     for (size_t i = 0; i < T9_COUNT(scalings); i++)
         expect_refusal((struct change){.f32_key = "rope.scaling.attn_factor",
                                        .f32 = 5,
-                                       .str_key = scalings[i] ? "rope.scaling.type" : NULL,
+                                       .str_key = "rope.scaling.type",
                                        .str = scalings[i]},
                        T9_STATUS_UNSUPPORTED,
                        "rope.scaling.attn_factor = 5 is not supported without YaRN");
-    expect_ok((struct change){.f32_key = "rope.scaling.attn_factor", .f32 = 1}, &l);
+    expect_ok((struct change){.f32_key = "rope.scaling.attn_factor",
+                              .f32 = 1,
+                              .str_key = "rope.scaling.type",
+                              .str = "none"},
+              &l);
     loaded_free(&l);
     expect_refusal((struct change){.u32_key = "rope.dimension_count", .u32 = 2},
                    T9_STATUS_UNSUPPORTED, "rope.dimension_count is 2");
@@ -1063,6 +1189,8 @@ int main(void)
         cmocka_unit_test(test_experts_refused),
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_scaling_is_whole),
+        cmocka_unit_test(test_freq_base),
         cmocka_unit_test(test_progress_and_cancel),
         cmocka_unit_test(test_every_allocation_may_fail),
         cmocka_unit_test(test_batches_are_checked),

@@ -679,6 +679,35 @@ static void test_load_is_cancelled(void **state)
     assert_true(n > 1);
 }
 
+/* A model has a row for each token, and may have more. */
+static void test_rows(void **state)
+{
+    (void)state;
+    struct mkgguf_params gp = MKGGUF_DEFAULT;
+    struct t9_model_params mp;
+    char path[96];
+    t9_model *m = NULL;
+    t9_err err = {0};
+    snprintf(path, sizeof path, "%s/rows.gguf", folder);
+    t9_model_params_init(&mp, sizeof mp);
+    mp.path = path;
+    gp.rows = gp.vocab - 1;
+    assert_int_equal(mkgguf_write(path, &gp, &err), T9_STATUS_OK);
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_CORRUPT);
+    assert_string_equal(err.msg, "rows.gguf: token_embd.weight has 511 rows, and the tokenizer 512 "
+                                 "tokens: the file is damaged");
+    assert_null(m);
+    mp.vocab_only = true;
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_OK);
+    t9_model_free(m);
+    mp.vocab_only = false;
+    gp.rows = gp.vocab + 8;
+    assert_int_equal(mkgguf_write(path, &gp, &err), T9_STATUS_OK);
+    assert_int_equal(t9_model_load(&m, &mp, &err), T9_STATUS_OK);
+    t9_model_free(m);
+    unlink(path);
+}
+
 static void test_vocab_only(void **state)
 {
     (void)state;
@@ -1374,6 +1403,7 @@ int main(void)
         cmocka_unit_test(test_versions_of_structs),
         cmocka_unit_test(test_bad_models),
         cmocka_unit_test(test_load_is_cancelled),
+        cmocka_unit_test(test_rows),
         cmocka_unit_test(test_vocab_only),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_logprobs),
