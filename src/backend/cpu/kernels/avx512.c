@@ -26,7 +26,7 @@
                           tile_##kind##_3,                                                         \
                           tile_##kind##_4,                                                         \
                           TILES_5_TO_7(kind)[8] = tile_##kind##_8,                                 \
-                          [16] = last},
+                          [16] = (last)},
 #define TILE_ROW_8(kind)  TILE_ROW(kind, NULL)
 #define TILE_ROW_16(kind) TILE_ROW(kind, tile_##kind##_16)
 
