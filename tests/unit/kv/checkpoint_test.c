@@ -3,43 +3,19 @@
  * and which one goes first; then random lives, with the tree's own check after every operation.
  * Each state holds a hash of the text that it stands for, so one of another text shows.
  */
-#include "kv/checkpoint.h"
-
-#include "base/hash.h"
-#include "kv/tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tree_rig.h"
 
 enum { P = KV_PAGE_TOKENS, LONG = 64 * P, PAGES_MAX = 80, STATE_PAGES = 3 };
 
-static struct be *be;
-static struct kv_geom geom;
 static struct state_geom sgeom;
-static struct kv_pool *pool;
-static struct kv_tree *tree;
-static uint64_t now;
 
 static int setup(void **state)
 {
     (void)state;
-    struct be_params bp = {.n_threads = 1, .max_rows = 1};
-    struct t9_err err;
     const struct state_shape shape = {.n_layers = 1, .taps = 2, .channels = STATE_PAGES * 1024};
     if (!kv_geom_init_same(&geom, 1, 1, 8, KV_TYPE_F16) || !state_geom_init(&sgeom, &shape))
         return 1;
-    return be_new(&be, "ref", &bp, &err) == T9_STATUS_OK ? 0 : 1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    be_free(be);
-    return 0;
+    return rig_open();
 }
 
 static void open_tree(int32_t pages, int32_t states)
@@ -48,33 +24,12 @@ static void open_tree(int32_t pages, int32_t states)
     uint64_t bytes = (uint64_t)(pages + STATE_PAGES * states) * geom.page_bytes;
     assert_int_equal(kv_pool_new(&pool, be, &geom, bytes, &err), T9_STATUS_OK);
     assert_int_equal(kv_pool_add_states(pool, &sgeom, &err), T9_STATUS_OK);
-    assert_int_equal(kv_tree_new(&tree, pool, STR("salt"), &err), T9_STATUS_OK);
-    now = 1000000000000u;
-}
-
-static void close_tree(void)
-{
-    kv_tree_free(tree);
-    assert_int_equal(kv_pool_stats(pool).pages_used, 0);
-    assert_int_equal(kv_pool_stats(pool).states_used, 0);
-    kv_pool_free(pool);
-}
-
-static void check(const struct kv_hold *holds, int32_t n)
-{
-    struct t9_err err = {0};
-    if (kv_tree_check(tree, holds, n, &err) != T9_STATUS_OK)
-        fail_msg("%s", err.msg);
+    rig_open_tree();
 }
 
 static uint64_t *content(int32_t state)
 {
     return (uint64_t *)(void *)state_history(&sgeom, kv_state_base(pool), state, 0);
-}
-
-static uint64_t hash_of(const int32_t *tokens, int32_t n)
-{
-    return hash_xxh3_64(tokens, (size_t)n * sizeof *tokens, 9);
 }
 
 /* A state of the first n tokens; -1 = none is left. */
@@ -84,12 +39,6 @@ static int32_t new_state(const int32_t *tokens, int32_t n)
     if (state >= 0)
         *content(state) = hash_of(tokens, n);
     return state;
-}
-
-static void count_up(int32_t *tokens, int32_t n, int32_t base)
-{
-    for (int32_t i = 0; i < n; i++)
-        tokens[i] = base + i;
 }
 
 /* Adds the pages of tokens[0 .. n) after the hold, n whole pages. */

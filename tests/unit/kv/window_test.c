@@ -4,16 +4,7 @@
  * check after every operation. Each page holds a hash of the text that it stands for, in both
  * groups.
  */
-#include "base/hash.h"
-#include "kv/checkpoint.h"
-#include "kv/tree.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "tree_rig.h"
 
 enum {
     P = KV_PAGE_TOKENS,
@@ -22,51 +13,20 @@ enum {
     LONG = 40 * P,
 };
 
-static struct be *be;
-static struct kv_geom geom;
-static struct kv_pool *pool;
-static struct kv_tree *tree;
-static uint64_t now;
-
 static int setup(void **state)
 {
     (void)state;
     const struct kv_shape shapes[] = {{8, 8, WINDOW}, {1, 8, 0}, {8, 8, 20}};
-    struct be_params bp = {.n_threads = 1, .max_rows = 1};
-    struct t9_err err;
     if (!kv_geom_init(&geom, shapes, 3, KV_TYPE_F16))
         return 1;
-    return be_new(&be, "ref", &bp, &err) == T9_STATUS_OK ? 0 : 1;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    be_free(be);
-    return 0;
+    return rig_open();
 }
 
 static void open_tree(uint64_t bytes)
 {
     struct t9_err err;
     assert_int_equal(kv_pool_new(&pool, be, &geom, bytes, &err), T9_STATUS_OK);
-    assert_int_equal(kv_tree_new(&tree, pool, STR("salt"), &err), T9_STATUS_OK);
-    now = 1000000000000u;
-}
-
-static void close_tree(void)
-{
-    kv_tree_free(tree);
-    assert_int_equal(kv_pool_stats(pool).pages_used, 0);
-    assert_int_equal(kv_pool_stats(pool).windows_used, 0);
-    kv_pool_free(pool);
-}
-
-static void check(const struct kv_hold *holds, int32_t n)
-{
-    struct t9_err err = {0};
-    if (kv_tree_check(tree, holds, n, &err) != T9_STATUS_OK)
-        fail_msg("%s", err.msg);
+    rig_open_tree();
 }
 
 static uint64_t *page_content(int32_t page)
@@ -77,17 +37,6 @@ static uint64_t *page_content(int32_t page)
 static uint64_t *window_content(int32_t page)
 {
     return (uint64_t *)(void *)((char *)kv_window_base(pool) + (size_t)page * geom.window_bytes);
-}
-
-static uint64_t hash_of(const int32_t *tokens, int32_t n)
-{
-    return hash_xxh3_64(tokens, (size_t)n * sizeof *tokens, 9);
-}
-
-static void count_up(int32_t *tokens, int32_t n, int32_t base)
-{
-    for (int32_t i = 0; i < n; i++)
-        tokens[i] = base + i;
 }
 
 /* A page of the text up to n tokens, in both groups; false when there is no room. */
