@@ -624,7 +624,6 @@ t9_status hparams_sliding(struct model *m, const struct gguf *g, uint32_t period
                                             .neox = hp->rope.neox,
                                             .freq_base = 10000,
                                             .factor = 1,
-                                            .original_context = (float)hp->context_length,
                                             .attn_factor = 1};
     return read_freq_base(&r, "rope.freq_base_swa", &hp->rope_sliding, err);
 }
