@@ -93,7 +93,7 @@ class Connection:
         self.writer.close()
         try:
             await self.writer.wait_closed()
-        except (OSError, asyncio.CancelledError):
+        except OSError:
             pass
 
     def tear(self):

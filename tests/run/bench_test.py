@@ -276,6 +276,26 @@ class Client(unittest.TestCase):
         self.assertEqual((r.exception.status, r.exception.retry_after_s, r.exception.text),
                          (503, 3.0, "busy"))
 
+    def test_cancelled_while_closing(self):
+        """Who waits for the end of a task would wait for ever if it went on."""
+        class Closing:
+            def close(self):
+                pass
+
+            async def wait_closed(self):
+                await asyncio.Event().wait()
+
+        async def leave():
+            connection = client.Connection(("127.0.0.1", 0))
+            connection.writer = Closing()
+            task = asyncio.ensure_future(connection.__aexit__(None, None, None))
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+        with self.assertRaises(asyncio.CancelledError):
+            asyncio.run(leave())
+
 
 class Programs(unittest.TestCase):
     """Each program once, on a tiny model."""
