@@ -44,6 +44,7 @@ struct seq {
     struct request *req; /* NULL = free */
     bool waits;          /* REQ_STATE_PREFIX: gets no rows yet */
     bool was_shared;     /* pages came while it waited */
+    bool spoilt;         /* what it has computed is not numbers */
     int32_t n_known;     /* tokens known: prompt and log */
     int32_t n_computed;  /* tokens whose keys and values are in the pages */
     int32_t n_pages;     /* in its page table */
@@ -183,6 +184,9 @@ struct kv_match seq_match(struct engine *e, int32_t slot, uint64_t now_ns);
 bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_t now_ns);
 /* Empties a slot; what was computed stays as cache. The request is the caller's. */
 void seq_leave(struct engine *e, int32_t slot);
+/* What the slot has computed is not numbers: when it ends, nothing of it stays but what others have
+ * proven. Those that wait for a prefix look for it anew. */
+void seq_spoil(struct engine *e, int32_t slot);
 void seq_end(struct engine *e, int32_t slot, finish_reason reason, const struct t9_err *err);
 /* Ends sequences: all, or those that are cancelled or wait past their deadline. */
 void seq_end_all(struct engine *e, finish_reason reason, const struct t9_err *err);

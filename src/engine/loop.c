@@ -110,12 +110,16 @@ static t9_status run_batch(struct engine *e, struct t9_err *err)
 static bool row_is_good(struct engine *e, int32_t slot, const float *logits, int32_t at)
 {
     struct t9_err err;
-    if (num_all_finite(logits, (size_t)e->info->n_vocab))
+    if (num_all_finite(logits, (size_t)e->info->n_vocab)) {
+        if (e->tree)
+            kv_tree_prove(e->tree, &e->seqs[slot].hold);
         return true;
+    }
     (void)t9_fail(&err, T9_STATUS_INTERNAL,
                   "the model's logits for token %d are not finite numbers: its file is damaged, or "
                   "not made for these numerics",
                   at);
+    seq_spoil(e, slot);
     seq_end(e, slot, FINISH_REASON_ERROR, &err);
     return false;
 }

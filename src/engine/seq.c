@@ -292,6 +292,20 @@ bool seq_start(struct engine *e, int32_t slot, const struct kv_match *m, uint64_
 
 /* ---- a request goes ---- */
 
+void seq_spoil(struct engine *e, int32_t slot)
+{
+    uint64_t now_ns = clock_now_ns();
+    e->seqs[slot].spoilt = true;
+    for (int32_t i = 0; e->tree && e->n_prefix_now > 0 && i < e->n_slots; i++) {
+        struct seq *s = &e->seqs[i];
+        if (!s->req || !s->waits)
+            continue;
+        kv_tree_release(e->tree, &s->hold, now_ns);
+        s->n_pages = s->n_computed = s->window_from = 0;
+        s->match_changes = UINT64_MAX; /* its match does not hold any more */
+    }
+}
+
 void seq_leave(struct engine *e, int32_t slot)
 {
     struct seq *s = &e->seqs[slot];
@@ -301,9 +315,10 @@ void seq_leave(struct engine *e, int32_t slot)
     int32_t n_tail = s->n_computed - n_shared * KV_PAGE_TOKENS;
     int32_t n_own = n_shared;
     uint64_t now_ns = clock_now_ns();
+    bool keeps = e->tree && !s->spoilt;
     if (e->tree)
         kv_tree_unpromise(e->tree, s->req);
-    if (e->tree && n_tail > 0 && n_tail < KV_PAGE_TOKENS && s->n_pages > n_shared) {
+    if (keeps && n_tail > 0 && n_tail < KV_PAGE_TOKENS && s->n_pages > n_shared) {
         const int32_t *tokens = seq_known(e, slot) + (s->n_computed - n_tail);
         if (s->state >= 0)
             kv_tree_add_tail_state(e->tree, &s->hold, tokens, n_tail, pages[n_shared], s->state,
@@ -313,7 +328,7 @@ void seq_leave(struct engine *e, int32_t slot)
                              windows ? windows[n_shared] : -1, now_ns);
         n_own++;
     } else if (s->state >= 0 &&
-               !(e->tree && n_tail == 0 &&
+               !(keeps && n_tail == 0 &&
                  kv_tree_keep_state(e->tree, &s->hold, s->state, CKPT_KIND_END, now_ns))) {
         kv_state_free(e->pool, s->state);
     }
@@ -323,10 +338,12 @@ void seq_leave(struct engine *e, int32_t slot)
         if (windows && i >= s->window_from)
             kv_window_free(e->pool, windows[i]);
     }
-    if (e->tree && n_tail == 0 && !s->waits)
+    if (keeps && n_tail == 0 && !s->waits)
         (void)kv_tree_keep_windows(e->tree, &s->hold, now_ns);
-    if (e->tree)
+    if (keeps)
         kv_tree_release(e->tree, &s->hold, now_ns);
+    else if (e->tree)
+        kv_tree_discard(e->tree, &s->hold, now_ns);
     if (s->waits)
         e->n_prefix_now--;
     else if (s->req->engine_private)

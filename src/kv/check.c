@@ -116,6 +116,8 @@ static t9_status check_ready(struct check *c, const struct kv_node *n, int32_t p
         return bad(c, n, "its references are not those of the holds");
     if (n->parent->state != NODE_READY)
         return bad(c, n, "a computed page after one that is not");
+    if (n->proven && n->parent != &c->t->root && !n->parent->proven)
+        return bad(c, n, "proven, after one that is not");
     if ((n->list >= 0) != (n->refs == 0 && !n->first_child && n->state_id < 0))
         return bad(c, n, "a cold leaf outside the lists, or something else in them");
     T9_TRY(check_state(c, n));

@@ -584,6 +584,49 @@ void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns)
     *hold = (struct kv_hold){0};
 }
 
+/* ---- what has failed ---- */
+
+void kv_tree_prove(struct kv_tree *t, struct kv_hold *hold)
+{
+    struct kv_node *n = hold->last;
+    for (; hold->n_proven < hold->n_pages; hold->n_proven++, n = n->parent) {
+        n->proven = true;
+        if (n->state_id >= 0)
+            t->states[n->state_id].proven = true;
+    }
+}
+
+/* Of a node that nobody holds, so nobody holds or has promised one below it. */
+static void remove_subtree(struct kv_tree *t, struct kv_node *top)
+{
+    struct kv_node *n = top;
+    for (bool more = true; more;) {
+        while (n->first_child)
+            n = n->first_child;
+        struct kv_node *parent = n->parent;
+        more = n != top;
+        tree_remove(t, n);
+        n = parent;
+    }
+}
+
+void kv_tree_discard(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns)
+{
+    struct kv_node *n = hold->last;
+    kv_tree_release(t, hold, now_ns);
+    while (n && n != &t->root && !n->proven && n->refs == 0) {
+        struct kv_node *parent = n->parent;
+        remove_subtree(t, n);
+        n = parent;
+    }
+    for (; n && n != &t->root; n = n->parent) {
+        if (n->state_id < 0 || t->states[n->state_id].proven)
+            continue;
+        tree_state_drop(t, n);
+        tree_place(t, n);
+    }
+}
+
 struct kv_tree_stats kv_tree_stats(const struct kv_tree *t)
 {
     const struct tree_counters *n = &t->n;

@@ -38,6 +38,7 @@ struct kv_hold {
     struct kv_node *last; /* deepest node held; each of its ancestors is held too */
     int32_t n_pages;      /* nodes in the chain */
     int32_t window_from;  /* of these, from this one on the window pages are held, too */
+    int32_t n_proven;     /* of these, the first that kv_tree_prove has been told of */
     bool waiting;         /* the last match said `pending`; for the counters */
 };
 
@@ -102,6 +103,14 @@ void kv_tree_add_tail(struct kv_tree *t, const struct kv_hold *hold, const int32
 bool kv_tree_keep_windows(struct kv_tree *t, const struct kv_hold *hold, uint64_t now_ns);
 /* Lets go of the whole chain; the nodes stay as cold cache. */
 void kv_tree_release(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns);
+
+/* What was computed after all pages held has turned out to be numbers, so they hold numbers, too.
+ * Costs as much as there are pages that it was not told of before. */
+void kv_tree_prove(struct kv_tree *t, struct kv_hold *hold);
+/* kv_tree_release after a computation that has failed: what may be its cause or its product, pages
+ * and states of the chain that nobody has proven, does not stay, nor what hangs below. A page that
+ * another sequence holds does: that one proves it or discards it, too. */
+void kv_tree_discard(struct kv_tree *t, struct kv_hold *hold, uint64_t now_ns);
 
 /* Pins the nodes along tokens[0 .. n) (whole pages that are READY) until the time given; pinned
  * nodes are evicted last, when nothing else is left. Returns pages pinned. */

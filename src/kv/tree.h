@@ -57,6 +57,7 @@ struct kv_node {
     uint8_t state;    /* node_state */
     int8_t list;      /* cold list it is in, -1 = none */
     int16_t producer; /* index of the promiser while COMPUTING */
+    bool proven;      /* something that was computed after it has turned out to be numbers */
 };
 
 /* A checkpoint; its number is that of its buffer in the pool. */
@@ -68,6 +69,7 @@ struct tree_state {
     uint32_t n_hits;
     ckpt_kind kind;
     int8_t list; /* -1 = none */
+    bool proven; /* as a node's */
 };
 
 struct state_list {

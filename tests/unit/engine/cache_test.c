@@ -255,6 +255,75 @@ static void waiting_has_an_end(void **state)
     end_watched(e, be, &w);
 }
 
+/* ---- what has failed ---- */
+
+static void run_failing(struct engine *e, int32_t *prompt, int32_t n)
+{
+    int32_t last = prompt[n - 1];
+    prompt[n - 1] = FAKE_POISON;
+    struct request *r = make(prompt, n, 5);
+    submit(e, r);
+    assert_int_equal(read_to_end(e, r).kind, EVENT_ERROR);
+    request_free(r);
+    prompt[n - 1] = last;
+}
+
+/* What was computed for logits that are not numbers is of no use to anybody; what was there before
+ * and has given numbers stays. */
+static void failed_leaves_nothing(void **state)
+{
+    (void)state;
+    struct be *be = fake_be_new();
+    struct engine_params p = params(be);
+    struct watch w;
+    p.step_tokens = 64;
+    struct engine *e = start_watched(&p, &w);
+    uint64_t rng = 9;
+    int32_t prompt[300];
+    fill_prompt(prompt, 300, &rng);
+    run_failing(e, prompt, 200);
+    assert_int_equal(stats_of(e).kv_pages_cold, 0);
+    assert_int_equal(run_one(e, prompt, 100, 4), 0);
+    run_failing(e, prompt, 300);
+    assert_int_equal(stats_of(e).kv_pages_cold, 4); /* 103 tokens */
+    assert_int_equal(run_one(e, prompt, 290, 4), 100);
+    run_failing(e, prompt, 288);
+    assert_int_equal(run_one(e, prompt, 290, 4), 289);
+    assert_int_equal(stats_of(e).kv_pages_used, 0);
+    end_watched(e, be, &w);
+}
+
+/* One that waits for pages of a request that fails computes all of them itself. */
+static void failed_producer(void **state)
+{
+    (void)state;
+    struct be *be = fake_be_new();
+    struct engine_params p = params(be);
+    struct watch w;
+    p.step_tokens = 64;
+    struct engine *e = start_watched(&p, &w);
+    uint64_t rng = 8;
+    int32_t prompt[2][520];
+    fill_prompt(prompt[0], 520, &rng);
+    memcpy(prompt[1], prompt[0], sizeof prompt[0]);
+    prompt[0][499] = FAKE_POISON;
+    gate(be);
+    struct request *bad = make(prompt[0], 500, 20);
+    struct request *good = make(prompt[1], 520, 20);
+    submit(e, bad);
+    submit(e, good);
+    step_until(be, good, REQ_STATE_PREFIX, 4);
+    one_step(be);
+    ungate(be);
+    assert_int_equal(read_to_end(e, bad).kind, EVENT_ERROR);
+    struct event end = read_to_end(e, good);
+    check(good, &end);
+    assert_int_equal(good->n_cached, 0);
+    request_free(bad);
+    request_free(good);
+    end_watched(e, be, &w);
+}
+
 /* ---- preemption ---- */
 
 static void pool_runs_out(void **state)
@@ -736,6 +805,8 @@ int main(void)
         cmocka_unit_test(shared_in_flight),
         cmocka_unit_test(producer_goes_away),
         cmocka_unit_test(waiting_has_an_end),
+        cmocka_unit_test(failed_leaves_nothing),
+        cmocka_unit_test(failed_producer),
         cmocka_unit_test(pool_runs_out),
         cmocka_unit_test(many_in_little),
         cmocka_unit_test(sharers),

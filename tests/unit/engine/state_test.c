@@ -448,6 +448,42 @@ static void preempted(void **state)
     }
 }
 
+/* Neither pages nor states stay of what has given no numbers; what others resume from does. */
+static void failed(void **state)
+{
+    (void)state;
+    static struct text t;
+    struct be *be = fake_be_new();
+    struct engine_params p = agent_params(be);
+    struct watch w;
+    uint64_t rng = 19;
+    struct engine_stats s;
+    t.n = 0;
+    extend(&t, 9000, &rng);
+    struct engine *e = start_watched(&p, &w);
+    for (int i = 0; i < 2; i++) {
+        int32_t n = i == 0 ? 4000 : 9000;
+        int32_t last = t.tokens[n - 1];
+        t.tokens[n - 1] = FAKE_POISON;
+        struct request *bad = make(t.tokens, n, 5);
+        submit(e, bad);
+        assert_int_equal(read_to_end(e, bad).kind, EVENT_ERROR);
+        t.tokens[n - 1] = last;
+        request_free(bad);
+        engine_stats_read(e, &s);
+        assert_int_equal(s.kv_pages_used, 0);
+        assert_int_equal(s.kv_pages_cold, i == 0 ? 0 : 2003 / KV_PAGE_TOKENS + 1);
+        assert_int_equal(s.kv_states_kept == 0, i == 0);
+        struct request *good = make(t.tokens, i == 0 ? 2000 : 9000, 4);
+        submit(e, good);
+        struct event end = read_to_end(e, good);
+        check(good, &end);
+        assert_int_equal(good->n_cached, i == 0 ? 0 : 1984);
+        request_free(good);
+    }
+    stop(e, be, &w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -456,7 +492,7 @@ int main(void)
         cmocka_unit_test(asked_again),      cmocka_unit_test(ladder),
         cmocka_unit_test(sessions_share),   cmocka_unit_test(producer_goes),
         cmocka_unit_test(only_one_state),   cmocka_unit_test(preempted),
-        cmocka_unit_test(waiting_is_cheap),
+        cmocka_unit_test(waiting_is_cheap), cmocka_unit_test(failed),
     };
     const struct log_config quiet = {.level = LOG_LEVEL_ERROR};
     log_configure(&quiet);

@@ -182,6 +182,42 @@ static void owners(void **state)
     close_tree();
 }
 
+/* What nobody has proven goes with the hold that discards it, and what hangs below; but not under
+ * somebody else who holds it, and nothing that was proven. */
+static void discarded(void **state)
+{
+    (void)state;
+    int32_t t[8 * P];
+    count_up(t, 8 * P, 100);
+    open_tree(24, 6);
+    struct kv_hold h[3] = {{0}, {0}, {0}};
+    keep(&h[0], t, 2 * P, CKPT_KIND_MARK);
+    kv_tree_prove(tree, &h[0]);
+    /* Its own, another one's whole pages and tail below them, and a state of a proven page. */
+    keep(&h[1], t, P, CKPT_KIND_END);
+    keep(&h[1], t, 4 * P, CKPT_KIND_END);
+    grow(&h[2], t, 6 * P);
+    add_tail(&h[2], t, 6 * P + 5);
+    check(h, 3);
+    assert_int_equal(kv_tree_stats(tree).states, 4);
+    kv_tree_discard(tree, &h[1], now);
+    check(h, 3);
+    assert_int_equal(kv_tree_stats(tree).pages, 7); /* held by another */
+    assert_int_equal(kv_tree_stats(tree).states, 2);
+    kv_tree_release(tree, &h[2], now);
+    grow(&h[1], t, 4 * P);
+    kv_tree_discard(tree, &h[1], now);
+    check(h, 3);
+    assert_int_equal(kv_tree_stats(tree).pages, 2);
+    assert_int_equal(kv_tree_stats(tree).states, 1);
+    kv_tree_discard(tree, &h[0], now); /* proven: as released */
+    check(h, 3);
+    assert_int_equal(kv_tree_stats(tree).cold_pages, 2);
+    assert_int_equal(kv_tree_stats(tree).states, 1);
+    kv_tree_discard(tree, &h[0], now);
+    close_tree();
+}
+
 /* Pages behind the last state go first, then the least useful state, then the pages it needed. */
 static void order(void **state)
 {
@@ -371,8 +407,13 @@ static void live(const int32_t *t, int32_t n, uint64_t *rng)
     if (n % P && hold.n_pages == n / P && kv_tree_room_for_state(tree, CKPT_KIND_END, now + 1) &&
         kv_pool_stats(pool).free_bytes >= (STATE_PAGES + 1) * geom.page_bytes)
         add_tail(&hold, t, n);
+    if (rng_next(rng, 2))
+        kv_tree_prove(tree, &hold);
     check(&hold, 1);
-    kv_tree_release(tree, &hold, now);
+    if (rng_next(rng, 8) == 0)
+        kv_tree_discard(tree, &hold, now);
+    else
+        kv_tree_release(tree, &hold, now);
     check(NULL, 0);
 }
 
@@ -412,6 +453,7 @@ int main(void)
         cmocka_unit_test(where_states_are),
         cmocka_unit_test(tail_on_the_way),
         cmocka_unit_test(owners),
+        cmocka_unit_test(discarded),
         cmocka_unit_test(order),
         cmocka_unit_test(thinning),
         cmocka_unit_test(worth),

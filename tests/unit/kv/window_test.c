@@ -414,6 +414,36 @@ static void tails(void **state)
     close_tree();
 }
 
+/* What is discarded goes with its window pages and resume points, but not what was proven before.
+ */
+static void discarded(void **state)
+{
+    (void)state;
+    int32_t t[LONG];
+    count_up(t, LONG, 100);
+    open_tree(64 * (geom.page_bytes + geom.window_bytes));
+    struct kv_hold h[2] = {{0}, {0}};
+    grow(&h[0], t, 6);
+    kv_tree_prove(tree, &h[0]);
+    grow(&h[0], t, 12);
+    assert_true(kv_tree_keep_windows(tree, &h[0], now));
+    grow(&h[1], t, 14);
+    add_tail(&h[1], t, 14 * P + 3);
+    check(h, 2);
+    kv_tree_discard(tree, &h[0], now);
+    check(h, 2);
+    assert_int_equal(kv_tree_stats(tree).pages, 15); /* the other one's */
+    kv_tree_discard(tree, &h[1], now);
+    check(h, 2);
+    assert_int_equal(kv_tree_stats(tree).pages, 6);
+    assert_int_equal(kv_tree_stats(tree).points, 0);
+    assert_int_equal(kv_pool_stats(pool).pages_used, 6);
+    assert_int_equal(kv_pool_stats(pool).windows_used, 6);
+    assert_int_equal(match(&h[0], t, LONG).n_ready, 6);
+    kv_tree_release(tree, &h[0], now);
+    close_tree();
+}
+
 /* A page that the pool has not handed out is refused, in either group. */
 static void not_handed_out(void **state)
 {
@@ -470,7 +500,10 @@ static void random_lives(void **state)
         case 0:
             if (hold[i].n_pages > 0 && n % 3 == 0 && kv_pool_stats(pool).free_bytes > 2 * 20480)
                 add_tail(&hold[i], t[i], hold[i].n_pages * P + 1 + n % (P - 1));
-            kv_tree_release(tree, &hold[i], now);
+            if (n % 7 == 0)
+                kv_tree_discard(tree, &hold[i], now);
+            else
+                kv_tree_release(tree, &hold[i], now);
             text_of(rng_next(&rng, 8), t[i]);
             break;
         case 1:
@@ -479,7 +512,11 @@ static void random_lives(void **state)
             resumed += (uint64_t)m.n_ready;
             break;
         }
-        case 3: (void)kv_tree_keep_windows(tree, &hold[i], now); break;
+        case 3:
+            (void)kv_tree_keep_windows(tree, &hold[i], now);
+            if (n % 2)
+                kv_tree_prove(tree, &hold[i]);
+            break;
         case 4: (void)kv_tree_free_bytes(tree, rng_next(&rng, 100000), n % 5 == 0, -1, now); break;
         case 5:
             if (n % 10 == 0)
@@ -516,6 +553,7 @@ int main(void)
         cmocka_unit_test(points_go_in_order),
         cmocka_unit_test(useless_pages_go_first),
         cmocka_unit_test(tails),
+        cmocka_unit_test(discarded),
         cmocka_unit_test(not_handed_out),
         cmocka_unit_test(random_lives),
     };
