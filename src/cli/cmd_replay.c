@@ -1,6 +1,6 @@
 /*
  * cli/cmd_replay.c - `replay`: asks the scheduler again what it was asked when a plan log was
- * written, and says where the answer differs. No model, no engine.
+ * written, and says where the answer differs or a step is missing. No model, no engine.
  */
 #include "cli/cli.h"
 
@@ -67,11 +67,14 @@ int cmd_replay(const struct cli_options *o)
     t9_status s = plan_replay_init(&r, &err);
     if (s == T9_STATUS_OK)
         s = replay(o->replay, &r, &cut, &err);
-    uint64_t n_steps = r.n_steps;
+    unsigned long long n_steps = r.n_steps;
+    unsigned long long first = r.first_step;
     plan_replay_deinit(&r);
     if (s != T9_STATUS_OK)
         return cli_fail(&err);
-    printf("%llu steps, the same plans%s\n", (unsigned long long)n_steps,
-           cut ? "; the last line is cut off and was left out" : "");
+    printf("%llu step%s, the same plans", n_steps, n_steps == 1 ? "" : "s");
+    if (first > 1)
+        printf("; the log begins with step %llu", first);
+    printf("%s\n", cut ? "; the last line is cut off and was left out" : "");
     return cli_finish_stdout();
 }

@@ -192,6 +192,23 @@ t9_status plan_log_decode(struct plan_replay *p, str line, struct t9_err *err)
     return T9_STATUS_OK;
 }
 
+/* The engine numbers its steps one by one and logs all of them. */
+static t9_status check_order(const struct plan_replay *p, struct t9_err *err)
+{
+    unsigned long long now = p->in.step;
+    unsigned long long next = p->last_step + 1;
+    if (p->n_steps == 0 || now == next)
+        return T9_STATUS_OK;
+    if (now < next)
+        return t9_fail(err, T9_STATUS_CORRUPT,
+                       "plan log: step %llu after step %llu: not the order in which they were made",
+                       now, next - 1);
+    if (now == next + 1)
+        return t9_fail(err, T9_STATUS_CORRUPT, "plan log: step %llu is missing", next);
+    return t9_fail(err, T9_STATUS_CORRUPT, "plan log: steps %llu to %llu are missing", next,
+                   now - 1);
+}
+
 t9_status plan_replay_line(struct plan_replay *p, str line, struct t9_err *err)
 {
     T9_TRY(plan_log_decode(p, line, err));
@@ -209,6 +226,9 @@ t9_status plan_replay_line(struct plan_replay *p, str line, struct t9_err *err)
     if (rows != p->rows)
         return t9_fail(err, T9_STATUS_CORRUPT, "plan log: step %llu: %d rows now, %d in the log",
                        (unsigned long long)p->in.step, rows, p->rows);
-    p->n_steps++;
+    T9_TRY(check_order(p, err));
+    if (p->n_steps++ == 0)
+        p->first_step = p->in.step;
+    p->last_step = p->in.step;
     return T9_STATUS_OK;
 }

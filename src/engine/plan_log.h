@@ -29,14 +29,16 @@ struct plan_replay {
     struct sched_step in;
     struct sched_seq *seqs; /* [PLAN_LOG_SEQS_MAX] */
     int32_t n, rows;
-    uint64_t n_steps; /* lines that were the same */
+    uint64_t n_steps;               /* lines that were the same */
+    uint64_t first_step, last_step; /* of these */
 };
 
 t9_status plan_replay_init(struct plan_replay *r, struct t9_err *err);
 void plan_replay_deinit(struct plan_replay *r); /* accepts a zeroed one */
 /* Reads one line into r. INVALID when it is no plan. */
 t9_status plan_log_decode(struct plan_replay *r, str line, struct t9_err *err);
-/* Reads one line and plans again. CORRUPT when the plan differs: names step and sequence. */
+/* Reads one line and plans again. CORRUPT when the plan differs: names step and sequence; and when
+ * its step is not the one after that of the line before: names those that are missing. */
 t9_status plan_replay_line(struct plan_replay *r, str line, struct t9_err *err);
 
 #endif

@@ -862,6 +862,17 @@ def test_replay(cli):
     check(out == b"%d steps, the same plans\n" % len(lines) and err == "", "%r %r" % (out, err))
     out, _ = cli.run("replay", "-", stdin="".join(lines[:3]).encode() + lines[3][:-1].encode())
     check(out.startswith(b"3 steps, the same plans; the last line"), out)
+    # Without some of its steps, and out of order.
+    for kept, word in ((lines[:2] + lines[3:], "line 3: plan log: step 3 is missing"),
+                       (lines[:2] + lines[5:], "line 3: plan log: steps 3 to 5 are missing"),
+                       (lines[:3] + lines[2:], "line 4: plan log: step 3 after step 3: "),
+                       (lines[2:4] + lines[:2], "line 3: plan log: step 1 after step 4: ")):
+        _, err = cli.run("replay", cli.file("gap.log", "".join(kept)), code=1)
+        check(word in err and len(err.splitlines()) == 1, err)
+    out, _ = cli.run("replay", cli.file("end.log", "".join(lines[4:])))
+    check(out == b"%d steps, the same plans; the log begins with step 5\n" % (len(lines) - 4), out)
+    out, _ = cli.run("replay", cli.file("one.log", lines[0]))
+    check(out == b"1 step, the same plans\n", out)
     # One row more than was planned.
     at = next(i for i, line in enumerate(lines) if json.loads(line)["rows"] > 0)
     bad = re.sub(r"(\d+)\]\],", lambda m: "%d]]," % (int(m.group(1)) + 1), lines[at])

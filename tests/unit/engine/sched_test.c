@@ -499,6 +499,38 @@ static void log_is_checked(void **state)
     plan_replay_deinit(&r);
 }
 
+/* Steps follow one another; those that do not are told, and which are missing between. */
+static void log_has_all_steps(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t step;
+        const char *words;
+    } steps[] = {{7, NULL},
+                 {8, NULL},
+                 {10, "step 9 is missing"},
+                 {9, NULL},
+                 {9, "step 9 after step 9"},
+                 {12, "steps 10 to 11 are missing"},
+                 {UINT64_MAX, "steps 10 to 18446744073709551614 are"},
+                 {10, NULL}};
+    struct plan_replay r;
+    struct t9_err err;
+    char line[1024];
+    struct sched_step in = ms_rows(64);
+    assert_int_equal(plan_replay_init(&r, &err), T9_STATUS_OK);
+    for (size_t i = 0; i < T9_COUNT(steps); i++) {
+        in.step = steps[i].step;
+        size_t n = plan_log_encode(line, sizeof line, &in, NULL, 0, 0);
+        t9_status st = plan_replay_line(&r, (str){line, n}, &err);
+        assert_int_equal(st, steps[i].words ? T9_STATUS_CORRUPT : T9_STATUS_OK);
+        if (steps[i].words && !strstr(err.msg, steps[i].words))
+            fail_msg("%s: %s", steps[i].words, err.msg);
+    }
+    assert_true(r.n_steps == 4 && r.first_step == 7);
+    plan_replay_deinit(&r);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -515,6 +547,7 @@ int main(void)
         cmocka_unit_test(simulation),
         cmocka_unit_test(long_and_short_prompts),
         cmocka_unit_test(log_is_checked),
+        cmocka_unit_test(log_has_all_steps),
     };
     return cmocka_run_group_tests_name("engine sched", tests, NULL, NULL);
 }
