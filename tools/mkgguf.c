@@ -3,8 +3,8 @@
  *
  *   mkgguf [--arch ARCH] [--width N] [--layers N] [--heads N] [--kv-heads N] [--head-dim N]
  *          [--ffn N] [--experts N] [--experts-used N] [--merged] [--period N] [--ssm-heads N]
- *          [--ssm-key-heads N] [--ssm-dim N] [--ple N] [--shared-kv N] [--vocab N] [--context N]
- *          [--quant TYPE] [--seed N] [--mix] [--untied] [--draft] OUT.gguf
+ *          [--ssm-key-heads N] [--ssm-dim N] [--ple N] [--shared-kv N] [--vocab N] [--rows N]
+ *          [--context N] [--quant TYPE] [--seed N] [--mix] [--untied] [--draft] OUT.gguf
  */
 #include "lib/mkgguf.h"
 #include "base/num.h"
@@ -21,8 +21,8 @@ static int usage(const char *why, const char *what)
             "              [--head-dim N] [--ffn N] [--experts N] [--experts-used N] [--merged]\n"
             "              [--ple N] [--shared-kv N]\n"
             "              [--period N] [--ssm-heads N] [--ssm-key-heads N] [--ssm-dim N]\n"
-            "              [--vocab N] [--context N] [--quant TYPE] [--seed N] [--mix] [--untied]\n"
-            "              [--draft] OUT.gguf\n",
+            "              [--vocab N] [--rows N] [--context N] [--quant TYPE] [--seed N] [--mix]\n"
+            "              [--untied] [--draft] OUT.gguf\n",
             why, what);
     return 2;
 }
@@ -41,6 +41,7 @@ static bool set_number(struct mkgguf_params *p, const char *name, const char *te
         {"--kv-heads", &p->kv_heads},
         {"--head-dim", &p->head_dim},
         {"--vocab", &p->vocab},
+        {"--rows", &p->rows},
         {"--context", &p->context},
         {"--experts", &p->experts},
         {"--experts-used", &p->experts_used},

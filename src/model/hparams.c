@@ -663,3 +663,15 @@ t9_status hparams_gemma4(struct model *m, const struct gguf *g, struct t9_err *e
     hp->n_ple = (int32_t)n_ple;
     return T9_STATUS_OK;
 }
+
+t9_status hparams_check_rows(const struct gguf *g, uint64_t n_rows, struct t9_err *err)
+{
+    struct gguf_arr tokens = {0};
+    if (gguf_get_arr(g, "tokenizer.ggml.tokens", &tokens, NULL) != T9_STATUS_OK ||
+        n_rows >= tokens.n)
+        return T9_STATUS_OK;
+    return t9_fail(err, T9_STATUS_CORRUPT,
+                   "token_embd.weight has %" PRIu64 " rows, and the tokenizer %" PRIu64
+                   " tokens: the file is damaged",
+                   n_rows, tokens.n);
+}

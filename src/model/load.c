@@ -472,6 +472,8 @@ t9_status bind_ends(struct model *m, struct binder *b, struct t9_err *err)
     const struct gguf_tensor *t = gguf_tensor_find(b->g, "token_embd.weight");
     if (t && (t->ne[1] < 1 || t->ne[1] > VOCAB_MAX))
         return t9_fail(err, T9_STATUS_CORRUPT, "token_embd.weight has %" PRIu64 " rows", t->ne[1]);
+    if (t)
+        T9_TRY(hparams_check_rows(b->g, t->ne[1], err));
     hp->n_vocab = t ? (int32_t)t->ne[1] : 0;
     T9_TRY(bind_matrix(b, &m->token_embd, -1, "token_embd.weight", hp->n_embd, hp->n_vocab,
                        BIND_REQUIRED, err));

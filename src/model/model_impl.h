@@ -239,6 +239,9 @@ t9_status hparams_experts(struct model *m, const struct gguf *g, struct t9_err *
 t9_status hparams_shared_expert(struct model *m, const struct gguf *g, struct t9_err *err);
 /* The state of layers with a gated delta net. */
 t9_status hparams_delta(struct model *m, const struct gguf *g, struct t9_err *err);
+/* More rows of token_embd.weight than tokens are padding. A token without one would be refused in
+ * every prompt that has it. A file without a tokenizer is for those who have token ids. */
+t9_status hparams_check_rows(const struct gguf *g, uint64_t n_rows, struct t9_err *err);
 
 /* ---- relatives.c ---- */
 

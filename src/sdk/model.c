@@ -17,7 +17,6 @@
 #include "template/template.h"
 #include "tokenizer/tokenizer.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -104,21 +103,6 @@ static t9_status check_params(const struct t9_model_params *p, struct t9_err *er
     return T9_STATUS_OK;
 }
 
-/* More rows than tokens are padding. A token without one would be refused in every prompt that has
- * it. */
-static t9_status check_rows(const t9_model *m, struct t9_err *err)
-{
-    const struct gguf_tensor *t = gguf_tensor_find(m->gguf, "token_embd.weight");
-    uint32_t n_tokens = tokenizer_vocab(m->tokenizer)->n_tokens;
-    if (!t || t->ne[1] >= n_tokens) /* that it is missing, model_load says */
-        return T9_STATUS_OK;
-    t9_status s = t9_fail(err, T9_STATUS_CORRUPT,
-                          "token_embd.weight has %" PRIu64 " rows, and the tokenizer %" PRIu32
-                          " tokens: the file is damaged",
-                          t->ne[1], n_tokens);
-    return gguf_name_file(m->gguf, s, err);
-}
-
 static t9_status load_weights(t9_model *m, const struct t9_model_params *p, struct t9_err *err)
 {
     m->step_tokens = p->step_tokens ? p->step_tokens : STEP_TOKENS;
@@ -145,8 +129,6 @@ t9_status t9_model_load(t9_model **out, const struct t9_model_params *params, st
         if (s != T9_STATUS_OK)
             s = gguf_name_file(m->gguf, s, err);
     }
-    if (s == T9_STATUS_OK && !p.vocab_only)
-        s = check_rows(m, err);
     if (s == T9_STATUS_OK)
         s = copy_keys(m, err);
     if (s == T9_STATUS_OK)

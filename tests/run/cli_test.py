@@ -205,6 +205,19 @@ def test_limits_say_what_helps(cli):
     check("has 70 tokens and the model was made for 64" in err, err)
 
 
+def test_rows_for_tokens(cli):
+    """A file with fewer rows than tokens is refused alike by all that compute with it."""
+    path = os.path.join(cli.tmp, "rows.gguf")
+    subprocess.run([cli.a.mkgguf, "--vocab", "600", "--rows", "599", path], check=True)
+    ids = cli.file("rows.json", json.dumps([65] * 8))
+    text = cli.file("rows.txt", "some words " * 40)
+    for command in (("run", path, "-p", "hi"), (path, "--port", "0"), ("bench", path, "-n", "2"),
+                    ("eval", path, "--tokens", ids, "--logits", cli.tmp + "/rows.f32"),
+                    ("perplexity", path, "--file", text, "--context", "32")):
+        _, err = cli.run(*command, code=1)
+        check("rows.gguf: token_embd.weight has 599 rows, and the tokenizer 600 tokens" in err, "%s: %s" % (command, err))
+
+
 def test_start_line_names_states(cli):
     path = os.path.join(cli.tmp, "delta.gguf")
     subprocess.run([cli.a.mkgguf, "--arch", "qwen35", "--width", "64", "--ffn", "64", "--context", "64", path],

@@ -35,6 +35,7 @@ struct change {
     uint32_t kv_heads[LAYERS]; /* of lfm2's layers, where they are not 0 and KV_HEADS */
     const char *list_key;      /* suffix of a key that is a list of n_list ones */
     uint64_t n_list;
+    uint64_t n_tokens; /* of a tokenizer, where there is one */
 };
 
 static void key_of(char out[128], const struct change *c, const char *suffix)
@@ -147,6 +148,9 @@ static void put_keys(struct gguf_writer *w, const struct change *c)
         key_of(key, c, c->u32_key);
         gw_u32(w, key, c->u32);
     }
+    static const str tokens[VOCAB + 1] = {{0}};
+    if (c->n_tokens)
+        gw_arr_str(w, "tokenizer.ggml.tokens", tokens, c->n_tokens);
     if (c->list_key) {
         static const uint32_t ones[LAYERS + 1] = {1, 1, 1};
         key_of(key, c, c->list_key);
@@ -823,6 +827,10 @@ static void test_tensors(void **state)
                    "tensor blk.1.ffn_up.weight is missing");
     expect_refusal((struct change){.without = "token_embd.weight"}, T9_STATUS_CORRUPT,
                    "tensor token_embd.weight is missing");
+    expect_refusal((struct change){.n_tokens = VOCAB + 1}, T9_STATUS_CORRUPT,
+                   "token_embd.weight has 10 rows, and the tokenizer 11 tokens");
+    expect_ok((struct change){.n_tokens = VOCAB}, &l);
+    loaded_free(&l);
     expect_refusal((struct change){.arch = "qwen2", .without = "blk.0.attn_k.bias"},
                    T9_STATUS_CORRUPT, "tensor blk.0.attn_k.bias is missing");
     expect_refusal((struct change){.arch = "qwen3", .without = "blk.0.attn_q_norm.weight"},
