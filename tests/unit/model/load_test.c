@@ -941,6 +941,34 @@ static void test_scaling_is_whole(void **state)
     loaded_free(&l);
 }
 
+/* YaRN's magnitude, of factor 4: its divisor is there only where a file says so; absent is 0. */
+static void test_log_multiplier(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        float v;
+        double magnitude;
+    } cases[] = {{NULL, 0, 1.1386294},
+                 {"rope.scaling.yarn_log_multiplier", 0, 1.1386294},
+                 {"rope.scaling.yarn_log_multiplier", 1, 1},
+                 {"rope.scaling.yarn_log_multiplier", 0.5f, 1.1386294 / 1.0693147},
+                 {"rope.scaling.attn_factor", 0.5f, 1.1386294 / 2}};
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct loaded l;
+        float f[EMBD], magnitude;
+        expect_ok((struct change){.arch = "mistral3",
+                                  .str_key = "rope.scaling.type",
+                                  .str = "yarn",
+                                  .f32_key = cases[i].key,
+                                  .f32 = cases[i].v},
+                  &l);
+        rope_frequencies(&l.m->hp.rope, NULL, f, &magnitude);
+        near((double)magnitude, cases[i].magnitude);
+        loaded_free(&l);
+    }
+}
+
 /* Only files of old architectures may have no base. */
 static void test_freq_base(void **state)
 {
@@ -1198,6 +1226,7 @@ int main(void)
         cmocka_unit_test(test_tensors),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_scaling_is_whole),
+        cmocka_unit_test(test_log_multiplier),
         cmocka_unit_test(test_freq_base),
         cmocka_unit_test(test_progress_and_cancel),
         cmocka_unit_test(test_every_allocation_may_fail),
