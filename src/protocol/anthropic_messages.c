@@ -38,6 +38,7 @@ static t9_status parse_thinking(struct policy_ctx *c, const struct policy_field 
                      "wants, within max_tokens");
     r->thinking = !str_eqz(type, "disabled");
     r->thinking_is_wish = !enabled;
+    r->thinking_field = f->name;
     return T9_STATUS_OK;
 }
 

@@ -139,6 +139,8 @@ struct chat_request {
     yyjson_val *template_kwargs; /* object, or NULL */
     str reasoning_effort;        /* empty when absent */
     bool has_thinking, thinking; /* enable_thinking */
+    /* What the client called these two, for messages. */
+    const char *thinking_field, *effort_field;
     /* No warning where the template has no such switch: the client says no more than may be. */
     bool thinking_is_wish, effort_is_wish;
     struct chat_pin pin;

@@ -113,6 +113,7 @@ t9_status openai_enable_thinking(struct policy_ctx *c, const struct policy_field
         return policy_wrong(c, f->name, "true or false", v);
     c->request->has_thinking = true;
     c->request->thinking = yyjson_is_true(v);
+    c->request->thinking_field = f->name;
     return T9_STATUS_OK;
 }
 
@@ -122,6 +123,7 @@ t9_status openai_reasoning_effort(struct policy_ctx *c, const struct policy_fiel
     for (size_t i = 0; i < T9_COUNT(known); i++) {
         if (str_eqz(json_str(v), known[i])) {
             c->request->reasoning_effort = json_str(v);
+            c->request->effort_field = f->name;
             return T9_STATUS_OK;
         }
     }

@@ -491,17 +491,21 @@ t9_status prep_check_ids(const struct prep *p, const struct chat_request *r, str
     return T9_STATUS_OK;
 }
 
+static void no_switch(struct chat_request *r, const char *field)
+{
+    chat_warn(r, "%s has no effect: the model's chat template has no such switch", field);
+}
+
 void prep_note_switches(const struct prep *p, struct chat_request *r)
 {
     if (p->params.engine && r->wanted_length > prep_max_length(p))
         chat_warn(r, "a context of %lld tokens was asked for, and a request may have %d here",
                   (long long)r->wanted_length, prep_max_length(p));
     if (r->has_thinking && !r->thinking_is_wish && !p->info.thinking_switch)
-        chat_warn(r, "enable_thinking has no effect: the model's chat template has no such switch");
+        no_switch(r, r->thinking_field);
     if (r->reasoning_effort.n > 0 && !r->effort_is_wish && !p->info.effort_switch &&
         !p->info.thinking_switch)
-        chat_warn(r,
-                  "reasoning_effort has no effect: the model's chat template has no such switch");
+        no_switch(r, r->effort_field);
     if (r->n_messages && r->messages[r->n_messages - 1].role == CHAT_ROLE_ASSISTANT)
         chat_warn(r, "the last message is the assistant's, and the answer is a new turn behind it: "
                      "a message can't be gone on with; /v1/completions does that with text");

@@ -9,12 +9,15 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "protocol/anthropic.h"
 #include "protocol/caller.h"
 #include "protocol/divergence.h"
 #include "protocol/endpoints.h"
 #include "protocol/models.h"
+#include "protocol/ollama.h"
 #include "protocol/openai_chat.h"
 #include "protocol/openai_completions.h"
+#include "protocol/responses.h"
 #include "protocol/run.h"
 #include "protocol/run_impl.h"
 #include "sdk/internal.h"
@@ -511,6 +514,46 @@ static void test_tools_as_text(void **state)
     drop_prep(prep);
 }
 
+/* A switch that the template lacks is told by the name that the client knows. */
+static void test_names_of_switches(void **state)
+{
+    static const struct {
+        const struct chat_adapter *a;
+        const char *json, *name;
+    } cases[] = {
+        {&openai_chat_adapter, "{\"messages\":[" USER "],\"enable_thinking\":true}",
+         "enable_thinking"},
+        {&openai_chat_adapter, "{\"messages\":[" USER "],\"reasoning_effort\":\"low\"}",
+         "reasoning_effort"},
+        {&responses_adapter, "{\"input\":\"hi\",\"reasoning\":{\"effort\":\"low\"}}",
+         "reasoning.effort"},
+        {&ollama_chat_adapter, "{\"messages\":[" USER "],\"think\":false}", "think"},
+        {&ollama_chat_adapter, "{\"messages\":[" USER "],\"think\":\"high\"}", "think"},
+        {&ollama_generate_adapter, "{\"prompt\":\"hi\",\"think\":true}", "think"},
+        {&anthropic_messages_adapter,
+         "{\"messages\":[" USER "],\"max_tokens\":9,"
+         "\"thinking\":{\"type\":\"enabled\",\"budget_tokens\":1024}}",
+         "thinking"},
+    };
+    struct prep *prep = make_prep(NULL, true);
+    (void)state;
+    for (size_t i = 0; i < T9_COUNT(cases); i++) {
+        struct chat_request r;
+        struct chat_error e = {0};
+        char want[64];
+        chat_request_init(&r, 1 << 20);
+        assert_int_equal(cases[i].a->parse(str_from(cases[i].json), false, &r, &e), T9_STATUS_OK);
+        prep_note_switches(prep, &r);
+        assert_true(r.n_warnings > 0);
+        snprintf(want, sizeof want, "%s has no effect: ", cases[i].name);
+        str last = r.warnings[r.n_warnings - 1];
+        if (!str_has_prefix(last, str_from(want)))
+            fail_msg("%s: " STR_FMT, cases[i].json, STR_ARG(last));
+        chat_request_deinit(&r);
+    }
+    drop_prep(prep);
+}
+
 /* A line that changes with every request must not be the beginning of the prompt. */
 static void test_accounting_line(void **state)
 {
@@ -981,6 +1024,7 @@ int main(void)
         cmocka_unit_test(test_messages),
         cmocka_unit_test(test_provenance),
         cmocka_unit_test(test_tools_as_text),
+        cmocka_unit_test(test_names_of_switches),
         cmocka_unit_test(test_accounting_line),
         cmocka_unit_test(test_model_names),
         cmocka_unit_test(test_caller_headers),
