@@ -104,8 +104,10 @@ int cmd_help(const struct cli_options *o)
     buf_init(&out, 1 << 20);
     struct t9_err err = {0};
     t9_status s = T9_STATUS_OK;
-    if (o->man)
-        helpdoc_man(o->has_topic ? o->topic : CLI_COMMAND_SERVE, &out);
+    if (o->man && o->has_topic)
+        helpdoc_man(o->topic, &out);
+    else if (o->man)
+        buf_append(&out, helpdoc_program, helpdoc_program_bytes);
     else
         s = helpdoc_completion(o->completion, &out, &err);
     if (s == T9_STATUS_OK && out.failed)

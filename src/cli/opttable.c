@@ -213,8 +213,8 @@ const struct opt OPTIONS[] = {
      "read options from this file, as lines of name = value; the command line wins "
      "(/etc/tempo9/tempo9.conf, if it is there)",
      OPT_GROUP_GENERAL, true},
-    {"man", 0, OPT_FLAG, C(HELP), AT(man), 0, 0, NULL, "as the source of a manual page",
-     OPT_GROUP_COMMAND, false},
+    {"man", 0, OPT_FLAG, C(HELP), AT(man), 0, 0, NULL,
+     "as the source of a manual page, the program's or COMMAND's", OPT_GROUP_COMMAND, false},
     {"completion", 0, OPT_TEXT, C(HELP), AT(completion), 0, 0, "SHELL",
      "print the completions for bash, zsh or fish", OPT_GROUP_COMMAND, false},
     {"log-level", 0, OPT_LOG, C_ALL, AT(log_level), 0, 0, "LEVEL",

@@ -243,6 +243,11 @@ def test_help_and_man(cli):
     check(all(re.search(r"^  %s " % c, text, re.M) for c in COMMANDS), "a command is not in --help")
     with open(cli.a.man) as f:
         man = f.read().replace("\\-", "-")
+    with open(cli.a.man, "rb") as f:
+        check(cli.run("help", "--man")[0] == f.read(), "help --man is not the program's page")
+    for words in (("bench", "--man"), ("--man", "bench")):
+        check(cli.run("help", *words)[0].startswith(b".TH TEMPO9\\-BENCH 1 "), "help bench --man")
+    check(cli.run("help", "serve", "--man")[0].startswith(b".TH TEMPO9\\-SERVE 1 "), "help serve --man")
     options = man[man.index(".SH OPTIONS"):man.index(".SH HTTP")]
     in_man = set(re.findall(r"^\.B[RI]?\b[^\n]*?--([a-z-]+)", options, re.M))
     check(in_man == in_help, "only in the manual: %s; only in --help: %s"
