@@ -294,7 +294,7 @@ static bool editor_line(struct editor *ed, struct buf *line)
 #endif
 
 /* A slash and one word, as a command would be: a typing error must not become a message, nor what a
- * script takes for a command. */
+ * script takes for a command. It ends nothing either, on a terminal or not. */
 static bool looks_like_command(str text)
 {
     for (size_t i = 1; i < text.n; i++) {
@@ -302,6 +302,23 @@ static bool looks_like_command(str text)
             return false;
     }
     return text.n > 1 && text.p[0] == '/';
+}
+
+/* What looks like a command, but for those that leave. */
+static t9_status do_command(struct chat *c, str text, struct t9_err *err)
+{
+    struct t9_err unknown = {0};
+    if (str_eqz(text, "/reset"))
+        return reset(c, err);
+    if (str_eqz(text, "/help")) {
+        fputs("/reset starts a new conversation, /quit or /exit leaves, /help says this.\n",
+              stderr);
+        return T9_STATUS_OK;
+    }
+    (void)t9_fail(&unknown, T9_STATUS_INVALID,
+                  STR_FMT " is no command, and was not sent: /help names them", STR_ARG(text));
+    (void)cli_fail(&unknown);
+    return T9_STATUS_OK;
 }
 
 /* Whether a signal asked for the end. Ctrl-C in a conversation asks for the end of an answer. */
@@ -321,7 +338,7 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
     buf_init(&line, LINE_BYTES_MAX);
     if (c->terminal) {
         cli_put_message(stderr, c->info.file_name);
-        fputs(" ready. /reset starts anew, Ctrl-C stops an answer, Ctrl-D leaves.\n", stderr);
+        fputs(" ready. /help names commands, Ctrl-C stops an answer, Ctrl-D leaves.\n", stderr);
         editor_open(&ed);
     }
     for (;;) {
@@ -353,13 +370,8 @@ static t9_status chat_loop(struct chat *c, struct t9_err *err)
             continue;
         if (str_eqz(text, "/quit") || str_eqz(text, "/exit"))
             break;
-        if (str_eqz(text, "/reset")) {
-            s = reset(c, err);
-        } else if (looks_like_command(text)) {
-            s = t9_fail(err, T9_STATUS_INVALID,
-                        STR_FMT
-                        " is no command, and was not sent: /reset starts anew, /quit leaves",
-                        STR_ARG(text));
+        if (looks_like_command(text)) {
+            s = do_command(c, text, err);
         } else {
             cli_interrupts_clear();
             s = ask(c, text, err);

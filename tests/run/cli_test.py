@@ -739,8 +739,12 @@ def test_run_commands(cli):
     for word in (b"/quit", b"/exit"):
         out, err = cli.run(*ask, stdin=b"hello\n%s\nhello\n" % word)
         check(out == one and "command" not in err, "%r: %r %r" % (word, out, err))
-    out, err = cli.run(*ask, stdin=b"hello\n/leave\nhello\n", code=1)
-    check(out == one and "/leave is no command" in err, "%r %r" % (out, err))
+    # Neither one that is not known nor /help changes or ends the conversation.
+    two = cli.run(*ask, stdin=b"hello\nand you?\n")[0]
+    out, err = cli.run(*ask, stdin=b"hello\n/leave\nand you?\n")
+    check(out == two != one and "tempo9: /leave is no command, and was not sent: /help" in err, "%r %r" % (out, err))
+    out, err = cli.run(*ask, stdin=b"hello\n/help\nand you?\n")
+    check(out == two and all(word in err for word in ("/reset", "/quit", "/exit", "/help")), "%r %r" % (out, err))
     check(cli.run(*ask, stdin=b"/etc/passwd\n")[0] != b"", "a path is a message")
 
 
