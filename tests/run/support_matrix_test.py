@@ -72,7 +72,7 @@ class Tester:
             with open(os.path.join(folder, name), "wb") as f:
                 f.write(data)
         err = self.run(folder, code=1)
-        check("the same as again.gguf" in err and "1 files work, 2 failed" in err, err)
+        check("the same as again.gguf" in err and "1 file works, 2 failed" in err, err)
         with open(self.out, encoding="utf-8") as f:
             bad = section(f.read(), "Failed")
         check(re.search(r"`cut.gguf`.*\| \? \| cut.gguf: ", bad), bad)
