@@ -15,7 +15,17 @@
 #    include <immintrin.h>
 #endif
 
-enum { FROM_MEMORY_BYTES = 128 << 20 }; /* so that little of it is in a core's cache */
+enum {
+    FROM_MEMORY_BYTES = 128 << 20, /* so that little of it is in a core's cache */
+    ROUNDS_MAX = 20,
+    ROUNDS_MIN = 3,
+    STEPS_MIN = 48 << 12, /* multiples of 16 and 12 */
+    STEPS_MAX = 48 << 18,
+};
+
+/* After which no further round begins: a machine on which one takes long is not made to wait. */
+static const uint64_t ROUNDS_NS = 500 * 1000000u;
+static const uint64_t ROUND_NS = 2 * 1000000u;
 
 /* With one thread the process's own CPU time, so that a busy machine does not show; else the wall
  * clock. */
@@ -93,13 +103,16 @@ CHAINS(fma_avx2, "avx2,fma", __m256, "x", 12, _mm256_set1_ps((float)j->n), _mm25
        _mm256_setzero_ps(), _mm256_fmadd_ps(s[k], a, w), _mm256_add_ps, _mm256_cvtss_f32(s[0]))
 #endif
 
-/* Best of twenty, of fn on `n_threads` threads at once, each on its part; seconds, 0 when they
+/* Best of some rounds, of fn on `n_threads` threads at once, each on its part; seconds, 0 when they
  * could not be started. Each is short, so that on a busy machine some run without being put aside.
  */
 static double limit_time(int (*fn)(void *), struct limit_job *jobs, int n_threads)
 {
     double best = 0;
-    for (int round = 0; round < 20; round++) {
+    uint64_t begin_ns = clock_now_ns();
+    for (int round = 0; round < ROUNDS_MAX; round++) {
+        if (round >= ROUNDS_MIN && clock_now_ns() - begin_ns > ROUNDS_NS)
+            break;
         thrd_t t[BE_LIMITS_THREADS_MAX];
         int n = 0;
         uint64_t start_ns = timer_ns(n_threads);
@@ -120,6 +133,32 @@ static double per_s(double work, double seconds)
     return seconds > 0 ? work / seconds * 1e-9 : 0;
 }
 
+#ifdef __x86_64__
+/* Steps of fn for a round of some milliseconds, at most STEPS_MAX. */
+static size_t limit_steps(int (*fn)(void *), int n_threads)
+{
+    size_t n = STEPS_MIN;
+    for (; n < STEPS_MAX; n *= 2) {
+        struct limit_job job = {.n = n};
+        uint64_t start_ns = timer_ns(n_threads);
+        fn(&job);
+        if (timer_ns(n_threads) - start_ns > ROUND_NS)
+            break;
+    }
+    return n;
+}
+
+/* How often a second all threads together do a step of fn, in 10^9. */
+static double steps_gps(int (*fn)(void *), int n_threads)
+{
+    struct limit_job jobs[BE_LIMITS_THREADS_MAX];
+    size_t n = limit_steps(fn, n_threads);
+    for (int i = 0; i < n_threads; i++)
+        jobs[i] = (struct limit_job){.n = n};
+    return per_s((double)n * n_threads, limit_time(fn, jobs, n_threads));
+}
+#endif
+
 struct be_limits be_limits_measure(int n_threads, const char *isa)
 {
     struct be_limits l = {0};
@@ -138,14 +177,11 @@ struct be_limits be_limits_measure(int n_threads, const char *isa)
         jobs[i] = (struct limit_job){p + part * (size_t)i, part, 0};
     l.read_gbps = per_s(8.0 * (double)part * n_threads, limit_time(read_memory, jobs, n_threads));
 #ifdef __x86_64__
-    const size_t n = 48 << 18; /* a multiple of 16 and 12 */
-    for (int i = 0; i < n_threads; i++)
-        jobs[i].n = n;
     bool wide = strcmp(isa, "avx512") == 0;
-    double lanes = (double)n * (wide ? 16 : 8) * n_threads;
+    double lanes = wide ? 16 : 8;
     if (strcmp(isa, "scalar") != 0) { /* 4 bytes a lane, 2 ops each */
-        l.dot_gops = per_s(8 * lanes, limit_time(wide ? dot_avx512 : dot_avx2, jobs, n_threads));
-        l.fma_gflops = per_s(2 * lanes, limit_time(wide ? fma_avx512 : fma_avx2, jobs, n_threads));
+        l.dot_gops = 8 * lanes * steps_gps(wide ? dot_avx512 : dot_avx2, n_threads);
+        l.fma_gflops = 2 * lanes * steps_gps(wide ? fma_avx512 : fma_avx2, n_threads);
     }
 #endif
     mem_free(p);
