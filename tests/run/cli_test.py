@@ -924,6 +924,7 @@ def test_interrupt(cli):
     """SIGINT and SIGTERM end every command, soon and without a word too many; exit 130 and 143."""
     ids = cli.file("many.json", json.dumps([i % 500 for i in range(2000)]))
     text_path = cli.file("long.txt", os.urandom(200000))
+    begun = []
     for args, text in ((("run", cli.tiny, "-p", "hello", "--backend", "canon"), True),
                        (("run", cli.tiny), False),
                        (("tokenize", cli.tiny), False), (("detokenize", cli.tiny), False),
@@ -936,10 +937,12 @@ def test_interrupt(cli):
                        (("perplexity", cli.tiny, "--file", "-"), True), (("replay", "-"), True),
                        ((cli.tiny, "--port", "0"), False)):
         sent = signal.SIGTERM if args[0] in ("eval", "run", cli.tiny) else signal.SIGINT
-        p = subprocess.Popen([cli.a.program, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE)
-        time.sleep(0.6 if not cli.a.sanitized else 3)
+        begun.append((args, text, sent, subprocess.Popen([cli.a.program, *args], stdin=subprocess.PIPE,
+                                                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)))
+    time.sleep(1 if not cli.a.sanitized else 5)
+    for _, _, sent, p in begun:
         p.send_signal(sent)
+    for args, text, sent, p in begun:
         # What bench measures of the machine at first is not broken off, and takes long with checks.
         err = p.stderr.read() if p.wait(30 if not cli.a.sanitized else 180) is not None else b""
         p.stdin.close()
@@ -957,15 +960,18 @@ def test_interrupt_before_it_begins(cli):
     """Before the model is loaded, too; a server that is stopped then has not failed."""
     fifo, ids = cli.tmp + "/no-reader", cli.file("ids.json", "[1]")
     os.mkfifo(fifo)
+    begun = []
     for args, code in ((("eval", cli.tiny, "--tokens", ids, "--logits", fifo), 128),
                        (("perplexity", cli.tiny, "--file", ids, "--save-logits", fifo), 128),
                        ((cli.tiny, "--port", "0", "--plan-log", fifo), 0)):
         for sent in signal.SIGINT, signal.SIGTERM:
-            p = subprocess.Popen([cli.a.program, *map(str, args)], stderr=subprocess.PIPE)
-            time.sleep(0.6 if not cli.a.sanitized else 3)
-            p.send_signal(sent)
-            err = p.communicate(timeout=30)[1]
-            check(p.returncode == (code and code + sent), "%r: %d %r" % (args, p.returncode, err))
+            begun.append((args, code, sent, subprocess.Popen([cli.a.program, *map(str, args)],
+                                                             stderr=subprocess.PIPE)))
+    time.sleep(1 if not cli.a.sanitized else 4)
+    for args, code, sent, p in begun:
+        p.send_signal(sent)
+        err = p.communicate(timeout=30)[1]
+        check(p.returncode == (code and code + sent), "%r: %d %r" % (args, p.returncode, err))
 
 
 def test_closed_pipe(cli):
