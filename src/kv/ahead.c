@@ -1,10 +1,11 @@
 /*
  * kv/ahead.c - takes memory ahead of a growing pool. See ahead.h.
  *
- * What is taken ahead is at most as much as is in use, 64 MB, and a sixteenth of the pool, so a
- * small use stays small. The thread writes nothing: it asks the system to back the range, or, where
- * the system does not know that, adds zero atomically to one byte of each page. So it does no harm
- * that a page is handed out and written while its memory is being taken.
+ * What is taken ahead is at most as much as is in use, 64 MB, a sixteenth of the range, and what
+ * the caller has room for, so a small use stays small. The thread writes nothing: it asks the
+ * system to back the range, or, where the system does not know that, adds zero atomically to one
+ * byte of each page. So it does no harm that a page is handed out and written while its memory is
+ * being taken.
  *
  * The engine thread calls ahead_grow and ahead_shrink; neither waits for this thread. After a
  * shrink one slice that was under way may still get memory; the next shrink gives it back.
@@ -104,16 +105,21 @@ void ahead_deinit(struct ahead *a)
     a->has_sem = false;
 }
 
-void ahead_grow(struct ahead *a, size_t used_bytes)
+void ahead_grow(struct ahead *a, size_t used_bytes, size_t room_bytes)
 {
     atomic_store_explicit(&a->used, used_bytes, memory_order_relaxed);
-    size_t more = min_size(a->most_bytes, used_bytes);
+    size_t more = min_size(room_bytes, min_size(a->most_bytes, used_bytes));
     size_t want = min_size(used_bytes + more, a->size_bytes);
     if (want < a->asked_bytes + AHEAD_SLICE_BYTES / 4 + more / 4)
         return;
     a->asked_bytes = want;
     atomic_store(&a->want, want);
     (void)sem_post(&a->wake);
+}
+
+size_t ahead_beyond(const struct ahead *a, size_t used_bytes)
+{
+    return a->asked_bytes > used_bytes ? a->asked_bytes - used_bytes : 0;
 }
 
 size_t ahead_shrink(struct ahead *a, size_t used_bytes)

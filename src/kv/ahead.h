@@ -33,9 +33,11 @@ struct ahead {
 /* Starts the thread. The range stays reserved until ahead_deinit has returned. */
 t9_status ahead_init(struct ahead *a, void *base, size_t size_bytes, struct t9_err *err);
 void ahead_deinit(struct ahead *a); /* accepts a zeroed one */
-/* The first used_bytes of the range are in use from now on, more than before. Never blocks; wakes
- * the thread once in many calls. */
-void ahead_grow(struct ahead *a, size_t used_bytes);
+/* The first used_bytes of the range are in use from now on, more than before, and no more than
+ * room_bytes are taken ahead of them. Never blocks; wakes the thread once in many calls. */
+void ahead_grow(struct ahead *a, size_t used_bytes, size_t room_bytes);
+/* Bytes behind the first used_bytes that have been asked for since the range shrank last. */
+size_t ahead_beyond(const struct ahead *a, size_t used_bytes);
 /* Only the first used_bytes are in use. Returns up to where memory may lie behind the range: the
  * caller gives back what it wants to. */
 size_t ahead_shrink(struct ahead *a, size_t used_bytes);

@@ -82,7 +82,8 @@ static int32_t group_alloc(struct kv_pool *p, struct pieces *x)
     int32_t n_ever = x->n_ever;
     int32_t page = pieces_alloc(p, x);
     if (x->n_ever > n_ever)
-        ahead_grow(&x->ahead, (size_t)x->n_ever * x->stride_bytes);
+        ahead_grow(&x->ahead, (size_t)x->n_ever * x->stride_bytes,
+                   pieces_ahead_bytes(x) + pieces_room_bytes(p));
     return page;
 }
 
@@ -111,8 +112,7 @@ static void group_trim(struct kv_pool *p, struct pieces *x)
         return;
     }
     pieces_trim(p, x);
-    size_t used_bytes = (size_t)x->n_ever * x->stride_bytes;
-    be_decommit(p->be, base + used_bytes, ahead_shrink(&x->ahead, used_bytes) - used_bytes);
+    pieces_give_back_ahead(p, x);
 }
 
 void *kv_pool_base(const struct kv_pool *p)

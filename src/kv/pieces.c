@@ -36,18 +36,52 @@ static void decommit(struct kv_pool *p, struct pieces *x, int32_t id)
     be_decommit(p->be, (char *)x->base + (size_t)id * x->stride_bytes, x->stride_bytes);
 }
 
-static uint64_t memory_bytes(const struct pieces *x)
+static size_t ever_bytes(const struct pieces *x)
 {
-    return (uint64_t)(x->n_ever - x->n_trimmed) * x->cost_bytes;
+    return (size_t)x->n_ever * x->stride_bytes;
 }
 
-/* Unused memory of the other kinds makes way for a piece of x that has none yet. */
+uint64_t pieces_ahead_bytes(const struct pieces *x)
+{
+    return ahead_beyond(&x->ahead, ever_bytes(x));
+}
+
+void pieces_give_back_ahead(struct kv_pool *p, struct pieces *x)
+{
+    size_t from = ever_bytes(x);
+    be_decommit(p->be, (char *)x->base + from, ahead_shrink(&x->ahead, from) - from);
+}
+
+/* What has memory, of all kinds. */
+static uint64_t memory_bytes(const struct kv_pool *p)
+{
+    const struct pieces *kinds[] = {&p->pages, &p->windows, &p->states};
+    uint64_t all = 0;
+    for (size_t i = 0; i < T9_COUNT(kinds); i++)
+        all += (uint64_t)(kinds[i]->n_ever - kinds[i]->n_trimmed) * kinds[i]->cost_bytes +
+               pieces_ahead_bytes(kinds[i]);
+    return all;
+}
+
+uint64_t pieces_room_bytes(struct kv_pool *p)
+{
+    uint64_t all = memory_bytes(p);
+    return all < p->budget_bytes ? p->budget_bytes - all : 0;
+}
+
+/* What is not in use makes way for a piece of x that has no memory yet: first what was taken ahead,
+ * then unused pieces of the other kinds. */
 static void make_way(struct kv_pool *p, const struct pieces *x)
 {
     struct pieces *kinds[] = {&p->pages, &p->windows, &p->states};
-    uint64_t all = x->cost_bytes;
-    for (size_t i = 0; i < T9_COUNT(kinds); i++)
-        all += memory_bytes(kinds[i]);
+    uint64_t all = memory_bytes(p) + x->cost_bytes;
+    for (size_t i = 0; i < T9_COUNT(kinds) && all > p->budget_bytes; i++) {
+        uint64_t ahead_bytes = pieces_ahead_bytes(kinds[i]);
+        if (ahead_bytes == 0)
+            continue;
+        pieces_give_back_ahead(p, kinds[i]);
+        all -= ahead_bytes;
+    }
     for (size_t i = 0; i < T9_COUNT(kinds); i++) {
         struct pieces *other = kinds[i];
         while (other != x && all > p->budget_bytes && other->n_trimmed < other->n_free) {
@@ -69,7 +103,8 @@ int32_t pieces_alloc(struct kv_pool *p, struct pieces *x)
         if (x->n_trimmed > x->n_free)
             x->n_trimmed = x->n_free;
     } else if (x->n_ever < x->n_max) {
-        make_way(p, x);
+        if (pieces_ahead_bytes(x) < x->cost_bytes) /* else its memory is counted already */
+            make_way(p, x);
         id = x->n_ever++;
     } else {
         return -1;

@@ -41,13 +41,19 @@ struct kv_pool {
 t9_status pieces_init(struct pieces *x, struct be *be, uint64_t n, size_t stride_bytes,
                       uint64_t cost_bytes, size_t table_bytes, struct t9_err *err);
 void pieces_deinit(struct pieces *x, struct be *be); /* accepts a zeroed one */
-/* A piece, -1 when none or no bytes of the budget are left. Memory that this one is the first to
- * use, while another kind has unused memory, is taken from there when all exceed the budget. */
+/* A piece, -1 when none or no bytes of the budget are left. When it needs memory of which all kinds
+ * together would exceed the budget, what was taken ahead and unused pieces of other kinds go back.
+ */
 int32_t pieces_alloc(struct kv_pool *p, struct pieces *x);
 /* A piece that is not used is a programmer error; outside debug builds it is ignored, since handing
  * one piece to two sequences would be far worse than losing it. */
 void pieces_free(struct pieces *x, int32_t id);
 bool pieces_is_used(const struct pieces *x, int32_t id);
+/* Memory taken ahead of the pieces, and its end: it goes back. */
+uint64_t pieces_ahead_bytes(const struct pieces *x);
+void pieces_give_back_ahead(struct kv_pool *p, struct pieces *x);
+/* Of the budget, what neither pieces nor what is taken ahead of them has memory of. */
+uint64_t pieces_room_bytes(struct kv_pool *p);
 /* Gives back the memory of unused pieces. */
 void pieces_trim(struct kv_pool *p, struct pieces *x);
 

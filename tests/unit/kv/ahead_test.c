@@ -51,12 +51,12 @@ static void follows_use(void **state)
     assert_int_equal(ahead_init(&a, p, size, NULL), T9_STATUS_OK);
     clock_sleep_ms(5);
     assert_int_equal(resident(p, size), 0); /* starting costs nothing */
-    ahead_grow(&a, 2 * MB);
+    ahead_grow(&a, 2 * MB, SIZE_MAX);
     assert_true(reaches(&a, 4 * MB));
     assert_int_equal(resident(p + 2 * MB, size - 2 * MB), 2 * MB);
     assert_int_equal(resident(p, 2 * MB), 0); /* in use: somebody writes it anyway */
     for (size_t used = 2 * MB; used <= (size_t)200 * MB; used += MB / 4)
-        ahead_grow(&a, used);
+        ahead_grow(&a, used, SIZE_MAX);
     size_t want = atomic_load(&a.want);
     assert_true(want > (size_t)(200 + 32) * MB && want <= (size_t)(200 + 64) * MB);
     assert_true(reaches(&a, want));
@@ -66,7 +66,11 @@ static void follows_use(void **state)
     assert_true(end >= want);
     assert_int_equal(madvise(p + MB, end - MB, MADV_DONTNEED), 0);
     assert_true(resident(p, size) <= 2 * MB);
-    ahead_grow(&a, 8 * MB);
+    ahead_grow(&a, 8 * MB, 3 * MB);
+    assert_true(reaches(&a, 11 * MB));
+    assert_int_equal(ahead_beyond(&a, 9 * MB), 2 * MB);
+    assert_int_equal(ahead_beyond(&a, 12 * MB), 0);
+    ahead_grow(&a, 8 * MB, SIZE_MAX);
     assert_true(reaches(&a, 16 * MB));
     assert_int_equal(resident(p + 8 * MB, size - 8 * MB), 8 * MB);
     ahead_deinit(&a);
@@ -80,10 +84,10 @@ static void small_pools(void **state)
     char *p = reserve(size);
     struct ahead a = {0};
     assert_int_equal(ahead_init(&a, p, size, NULL), T9_STATUS_OK);
-    ahead_grow(&a, 10 * MB);
+    ahead_grow(&a, 10 * MB, SIZE_MAX);
     assert_true(reaches(&a, 12 * MB)); /* a sixteenth */
-    ahead_grow(&a, 32 * MB - 1000);
-    ahead_grow(&a, 32 * MB);
+    ahead_grow(&a, 32 * MB - 1000, SIZE_MAX);
+    ahead_grow(&a, 32 * MB, SIZE_MAX);
     assert_true(atomic_load(&a.want) <= size);
     ahead_deinit(&a);
     ahead_deinit(&a);
@@ -115,7 +119,7 @@ static void races(void **state)
     assert_int_equal(ahead_init(&a, p, size, NULL), T9_STATUS_OK);
     for (int round = 0; round < 30; round++) {
         for (size_t used = MB; used <= (size_t)16 * MB; used += MB / 4) {
-            ahead_grow(&a, used);
+            ahead_grow(&a, used, SIZE_MAX);
             p[used - 1] = (char)round;
         }
         size_t end = ahead_shrink(&a, MB);

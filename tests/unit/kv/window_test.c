@@ -6,6 +6,12 @@
  */
 #include "tree_rig.h"
 
+#include "base/clock.h"
+#include "kv/pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
 enum {
     P = KV_PAGE_TOKENS,
     WINDOW = 70, /* reaches three pages back */
@@ -194,6 +200,61 @@ static void one_budget(void **state)
     kv_pool_trim(pool);
     assert_int_equal(*window_content(windows[4]), 0);
     kv_pool_free(pool);
+}
+
+enum { MB = 1 << 20, BUDGET = 64 * MB };
+
+/* Bytes of a range that have memory. */
+static size_t resident(void *p, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *in = malloc(n / page);
+    size_t sum = 0;
+    assert_int_equal(mincore(p, n, in), 0);
+    for (size_t i = 0; i < n / page; i++)
+        sum += (in[i] & 1u) * page;
+    free(in);
+    return sum;
+}
+
+/* Takes and writes pages of one group until `bytes` of the budget are free. With what was taken
+ * ahead of both, all stays within the budget. Returns the most that was ahead of this group. */
+static uint64_t fill(bool windows, uint64_t bytes)
+{
+    struct pieces *x = windows ? &pool->windows : &pool->pages;
+    uint64_t most = 0;
+    while (kv_pool_stats(pool).free_bytes >= bytes + x->cost_bytes) {
+        int32_t page = windows ? kv_window_alloc(pool) : kv_page_alloc(pool);
+        assert_true(page >= 0);
+        memset((char *)x->base + (size_t)page * x->stride_bytes, 1, x->stride_bytes);
+        uint64_t memory = pieces_ahead_bytes(&pool->pages) + pieces_ahead_bytes(&pool->windows) +
+                          (uint64_t)pool->pages.n_ever * geom.page_bytes +
+                          (uint64_t)pool->windows.n_ever * geom.window_bytes;
+        assert_true(memory <= BUDGET);
+        uint64_t ahead_bytes = pieces_ahead_bytes(x);
+        most = ahead_bytes > most ? ahead_bytes : most;
+    }
+    return most;
+}
+
+/* Memory is taken ahead of both groups, and of both together no more than the budget. */
+static void ahead_of_both(void **state)
+{
+    (void)state;
+    struct t9_err err;
+    for (int first = 0; first < 2; first++) {
+        assert_int_equal(kv_pool_new(&pool, be, &geom, BUDGET, &err), T9_STATUS_OK);
+        assert_true(fill(first, BUDGET / 2) > 2 * MB);
+        assert_true(fill(!first, BUDGET / 4) > 2 * MB);
+        clock_sleep_ms(20);
+        fill(first, 0);
+        clock_sleep_ms(20);
+        /* A slice that was under way when the rest went back may have come after. */
+        assert_true(resident(pool->pages.base, pool->pages.base_bytes) +
+                        resident(pool->windows.base, pool->windows.base_bytes) <=
+                    BUDGET + 2 * AHEAD_SLICE_BYTES);
+        kv_pool_free(pool);
+    }
 }
 
 static void none_without(void **state)
@@ -547,6 +608,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(groups),
         cmocka_unit_test(one_budget),
+        cmocka_unit_test(ahead_of_both),
         cmocka_unit_test(none_without),
         cmocka_unit_test(a_long_text_costs_a_window),
         cmocka_unit_test(points_keep_windows),
