@@ -5,42 +5,16 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "drive.h"
-#include "engine/internal.h"
 #include "engine/plan_log.h"
+#include "watch.h"
 #include "wrap_malloc.h"
 
-/* What a hook has seen; engine thread only, read after engine_free. */
-struct watch {
-    int steps, faults;
-    struct t9_err first;
-};
-
-static void check_step(void *ctx, struct engine *e)
+/* With so many tokens in a step at most. */
+static struct engine *start_steps(struct be *be, int32_t step_tokens, struct watch *w)
 {
-    struct watch *w = ctx;
-    struct t9_err err;
-    w->steps++;
-    if (engine_check(e, &err) != T9_STATUS_OK && w->faults++ == 0)
-        w->first = err;
-}
-
-static struct engine *start_watched(const struct engine_params *p, struct watch *w)
-{
-    struct engine *e = start(p);
-    *w = (struct watch){0};
-    engine_set_step_hook(e, check_step, w);
-    return e;
-}
-
-static void end_watched(struct engine *e, struct be *be, const struct watch *w)
-{
-    engine_free(e);
-    if (w->faults > 0)
-        fail_msg("%d of %d steps: %s", w->faults, w->steps, w->first.msg);
-    assert_int_equal(be->broken, 0);
-    assert_int_equal(be->reserved, 0);
-    fake_be_free(be);
+    struct engine_params p = params(be);
+    p.step_tokens = step_tokens;
+    return start_watched(&p, w);
 }
 
 static struct engine_stats stats_of(struct engine *e)
@@ -150,10 +124,8 @@ static void shared_in_flight(void **state)
 {
     (void)state;
     struct be *be = fake_be_new();
-    struct engine_params p = params(be);
     struct watch w;
-    p.step_tokens = 64;
-    struct engine *e = start_watched(&p, &w);
+    struct engine *e = start_steps(be, 64, &w);
     uint64_t rng = 8;
     int32_t prompt[3][500];
     struct request *r[3];
@@ -193,10 +165,8 @@ static void producer_goes_away(void **state)
 {
     (void)state;
     struct be *be = fake_be_new();
-    struct engine_params p = params(be);
     struct watch w;
-    p.step_tokens = 64;
-    struct engine *e = start_watched(&p, &w);
+    struct engine *e = start_steps(be, 64, &w);
     uint64_t rng = 8;
     int32_t prompt[600];
     struct request *r[3];
@@ -229,10 +199,8 @@ static void waiting_has_an_end(void **state)
 {
     (void)state;
     struct be *be = fake_be_new();
-    struct engine_params p = params(be);
     struct watch w;
-    p.step_tokens = 8;
-    struct engine *e = start_watched(&p, &w);
+    struct engine *e = start_steps(be, 8, &w);
     uint64_t rng = 8;
     int32_t prompt[900];
     fill_prompt(prompt, 900, &rng);
@@ -257,27 +225,14 @@ static void waiting_has_an_end(void **state)
 
 /* ---- what has failed ---- */
 
-static void run_failing(struct engine *e, int32_t *prompt, int32_t n)
-{
-    int32_t last = prompt[n - 1];
-    prompt[n - 1] = FAKE_POISON;
-    struct request *r = make(prompt, n, 5);
-    submit(e, r);
-    assert_int_equal(read_to_end(e, r).kind, EVENT_ERROR);
-    request_free(r);
-    prompt[n - 1] = last;
-}
-
 /* What was computed for logits that are not numbers is of no use to anybody; what was there before
  * and has given numbers stays. */
 static void failed_leaves_nothing(void **state)
 {
     (void)state;
     struct be *be = fake_be_new();
-    struct engine_params p = params(be);
     struct watch w;
-    p.step_tokens = 64;
-    struct engine *e = start_watched(&p, &w);
+    struct engine *e = start_steps(be, 64, &w);
     uint64_t rng = 9;
     int32_t prompt[300];
     fill_prompt(prompt, 300, &rng);
@@ -298,10 +253,8 @@ static void failed_producer(void **state)
 {
     (void)state;
     struct be *be = fake_be_new();
-    struct engine_params p = params(be);
     struct watch w;
-    p.step_tokens = 64;
-    struct engine *e = start_watched(&p, &w);
+    struct engine *e = start_steps(be, 64, &w);
     uint64_t rng = 8;
     int32_t prompt[2][520];
     fill_prompt(prompt[0], 520, &rng);

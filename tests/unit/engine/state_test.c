@@ -4,47 +4,15 @@
  * each step the engine's own check runs.
  */
 #include "base/log.h"
-#include "drive.h"
-#include "engine/internal.h"
+#include "watch.h"
 
 enum { STATE_BYTES = 4096, PAGE_BYTES = 4096 };
-
-struct watch {
-    int32_t n_faults;
-    struct t9_err fault;
-};
-
-static void check_step(void *ctx, struct engine *e)
-{
-    struct watch *w = ctx;
-    struct t9_err err;
-    if (engine_check(e, &err) != T9_STATUS_OK && w->n_faults++ == 0)
-        w->fault = err;
-}
 
 static struct engine_params hybrid_params(struct be *be)
 {
     struct engine_params p = params(be);
     p.model = fake_hybrid();
     return p;
-}
-
-static struct engine *start_watched(const struct engine_params *p, struct watch *w)
-{
-    struct engine *e = start(p);
-    *w = (struct watch){0};
-    engine_set_step_hook(e, check_step, w);
-    return e;
-}
-
-static void stop(struct engine *e, struct be *be, const struct watch *w)
-{
-    engine_free(e);
-    if (w->n_faults > 0)
-        fail_msg("%s", w->fault.msg);
-    assert_int_equal(atomic_load(&be->broken), 0);
-    assert_int_equal(atomic_load(&be->reserved), 0);
-    fake_be_free(be);
 }
 
 /* Sequences of many lengths at once, without a cache; each has the text of its own. */
@@ -73,7 +41,7 @@ static void own_states(void **state)
         check(r[i], &end);
         request_free(r[i]);
     }
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* A pool with room for one state and the pages of one request: one after the other. */
@@ -100,7 +68,7 @@ static void one_at_a_time(void **state)
         check(r[i], &end);
         request_free(r[i]);
     }
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* ---- turns of agents ---- */
@@ -176,7 +144,7 @@ static void growing_turns(void **state)
         extend(&t, n_new, &rng);
         assert_int_equal(run(e, &t, 1 + turn * 3), n_new + 1);
     }
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* Texts that are changed somewhere: no more is computed again than the distance to the last
@@ -207,7 +175,7 @@ static void changed_turns(void **state)
                             again ? 31 + KV_PAGE_TOKENS + 64 : 31 + farthest(at) + KV_PAGE_TOKENS);
         }
     }
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* A prompt that is asked again: only its end is computed. */
@@ -225,7 +193,7 @@ static void asked_again(void **state)
     (void)run(e, &t, 100);
     t.n = 5950;
     assert_in_range(run(e, &t, 50), 1, KV_PAGE_TOKENS);
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* A list of tools that differs near its end: the ladder before it. */
@@ -266,7 +234,7 @@ static void ladder(void **state)
                          (uint64_t)s.kv_pages_total * PAGE_BYTES,
                      p.kv_bytes);
     assert_int_equal(s.kv_pages_cold + s.kv_pages_free, s.kv_pages_total);
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* Sessions that begin with one text, all at once: it is computed once, and each waits for a state
@@ -305,7 +273,7 @@ static void sessions_share(void **state)
     assert_int_equal(s.prompt_tokens, computed);
     assert_int_equal(s.prefix_given_up, 0);
     assert_int_equal(s.prefix_inflight, SESSIONS - 1);
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* Linked with --wrap: walks along a text that the engine asks for. Engine thread only. */
@@ -359,7 +327,7 @@ static void waiting_is_cheap(void **state)
     assert_int_equal(s.prefix_inflight, WAITING);
     /* One at the start, one for each state on the way or at an end, one when the wait is over. */
     assert_in_range(n_matches, 1 + 3 * WAITING, 1 + WAITING * (kept + 2 + 1 + WAITING));
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* The one whose prefix others wait for goes away: one of them takes over. */
@@ -394,7 +362,7 @@ static void producer_goes(void **state)
     (void)finish(e, r[2], &t[2]);
     engine_stats_read(e, &s);
     assert_in_range(s.prompt_tokens, 3100, 3100 + 3 * KV_PAGE_TOKENS + 64);
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* Room for one state: the next turn takes over the one that the last turn left. */
@@ -413,7 +381,7 @@ static void only_one_state(void **state)
     (void)run(e, &t, 150); /* fills 15 of 16 pages; states of the prompt had to go */
     extend(&t, 20, &rng);
     assert_int_equal(run(e, &t, 30), 21);
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 /* Preempted ones go on where they were, as long as there is room for what they had. */
@@ -444,7 +412,7 @@ static void preempted(void **state)
         }
         engine_stats_read(e, &s);
         assert_true(s.preemptions > 0);
-        stop(e, be, &w);
+        end_watched(e, be, &w);
     }
 }
 
@@ -462,14 +430,7 @@ static void failed(void **state)
     extend(&t, 9000, &rng);
     struct engine *e = start_watched(&p, &w);
     for (int i = 0; i < 2; i++) {
-        int32_t n = i == 0 ? 4000 : 9000;
-        int32_t last = t.tokens[n - 1];
-        t.tokens[n - 1] = FAKE_POISON;
-        struct request *bad = make(t.tokens, n, 5);
-        submit(e, bad);
-        assert_int_equal(read_to_end(e, bad).kind, EVENT_ERROR);
-        t.tokens[n - 1] = last;
-        request_free(bad);
+        run_failing(e, t.tokens, i == 0 ? 4000 : 9000);
         engine_stats_read(e, &s);
         assert_int_equal(s.kv_pages_used, 0);
         assert_int_equal(s.kv_pages_cold, i == 0 ? 0 : 2003 / KV_PAGE_TOKENS + 1);
@@ -481,7 +442,7 @@ static void failed(void **state)
         assert_int_equal(good->n_cached, i == 0 ? 0 : 1984);
         request_free(good);
     }
-    stop(e, be, &w);
+    end_watched(e, be, &w);
 }
 
 int main(void)

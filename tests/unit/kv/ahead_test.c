@@ -4,15 +4,9 @@
 #include "kv/ahead.c"
 
 #include "base/clock.h"
+#include "resident.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-enum { MB = 1 << 20 };
 
 static char *reserve(size_t n)
 {
@@ -20,19 +14,6 @@ static char *reserve(size_t n)
         mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     assert_ptr_not_equal(p, MAP_FAILED);
     return p;
-}
-
-/* Bytes of [p, p + n) that have memory. */
-static size_t resident(char *p, size_t n)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *in = malloc(n / page);
-    size_t sum = 0;
-    assert_int_equal(mincore(p, n, in), 0);
-    for (size_t i = 0; i < n / page; i++)
-        sum += (in[i] & 1u) * page;
-    free(in);
-    return sum;
 }
 
 static bool reaches(struct ahead *a, size_t done)

@@ -4,13 +4,11 @@
  * check after every operation. Each page holds a hash of the text that it stands for, in both
  * groups.
  */
+#include "resident.h"
 #include "tree_rig.h"
 
 #include "base/clock.h"
 #include "kv/pool.h"
-
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum {
     P = KV_PAGE_TOKENS,
@@ -202,20 +200,7 @@ static void one_budget(void **state)
     kv_pool_free(pool);
 }
 
-enum { MB = 1 << 20, BUDGET = 64 * MB };
-
-/* Bytes of a range that have memory. */
-static size_t resident(void *p, size_t n)
-{
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    unsigned char *in = malloc(n / page);
-    size_t sum = 0;
-    assert_int_equal(mincore(p, n, in), 0);
-    for (size_t i = 0; i < n / page; i++)
-        sum += (in[i] & 1u) * page;
-    free(in);
-    return sum;
-}
+enum { BUDGET = 64 * MB };
 
 /* Takes and writes pages of one group until `bytes` of the budget are free. With what was taken
  * ahead of both, all stays within the budget. Returns the most that was ahead of this group. */
