@@ -82,8 +82,7 @@ static int32_t group_alloc(struct kv_pool *p, struct pieces *x)
     int32_t n_ever = x->n_ever;
     int32_t page = pieces_alloc(p, x);
     if (x->n_ever > n_ever)
-        ahead_grow(&x->ahead, (size_t)x->n_ever * x->stride_bytes,
-                   pieces_ahead_bytes(x) + pieces_room_bytes(p));
+        ahead_grow(&x->ahead, (size_t)x->n_ever * x->stride_bytes, pieces_ahead_max(p, x));
     return page;
 }
 

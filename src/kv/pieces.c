@@ -63,10 +63,10 @@ static uint64_t memory_bytes(const struct kv_pool *p)
     return all;
 }
 
-uint64_t pieces_room_bytes(struct kv_pool *p)
+uint64_t pieces_ahead_max(const struct kv_pool *p, const struct pieces *x)
 {
     uint64_t all = memory_bytes(p);
-    return all < p->budget_bytes ? p->budget_bytes - all : 0;
+    return pieces_ahead_bytes(x) + (all < p->budget_bytes ? p->budget_bytes - all : 0);
 }
 
 /* What is not in use makes way for a piece of x that has no memory yet: first what was taken ahead,

@@ -52,8 +52,8 @@ bool pieces_is_used(const struct pieces *x, int32_t id);
 /* Memory taken ahead of the pieces, and its end: it goes back. */
 uint64_t pieces_ahead_bytes(const struct pieces *x);
 void pieces_give_back_ahead(struct kv_pool *p, struct pieces *x);
-/* Of the budget, what neither pieces nor what is taken ahead of them has memory of. */
-uint64_t pieces_room_bytes(struct kv_pool *p);
+/* As much as may be ahead of x: what is, and what all kinds leave of the budget. */
+uint64_t pieces_ahead_max(const struct kv_pool *p, const struct pieces *x);
 /* Gives back the memory of unused pieces. */
 void pieces_trim(struct kv_pool *p, struct pieces *x);
 
