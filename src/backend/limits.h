@@ -16,7 +16,7 @@ struct be_limits {
     double fma_gflops; /* float32 in registers; one fma is two */
 };
 /* Best of three to twenty short rounds, on n_threads threads (at most BE_LIMITS_THREADS_MAX are
- * started), with the instruction set that be_isa names. Takes about a quarter of a second (two,
+ * started), with the instruction set that be_isa names. Takes about a quarter of a second (some,
  * where all is slow) and 128 MiB, or measures nothing where memory or threads cannot be had. */
 struct be_limits be_limits_measure(int n_threads, const char *isa);
 
